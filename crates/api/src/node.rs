@@ -1,0 +1,7 @@
+//! `Node` (v1): the labels and taints of Kubernetes that an upgrade looks at.
+//! See <https://kubernetes.io/docs/reference/labels-annotations-taints/>.
+
+/// The name that a Node gives itself. Usually, but not always, the name of the Node object.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+/// The taint of a cordoned Node.
+pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
