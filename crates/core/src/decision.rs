@@ -1,0 +1,218 @@
+//! What a decision is made of: writes, waits, and the moment to look again.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What to do now, what to wait for, and when to look again if nothing changes.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Decision {
+    /// Ordered between stages, side by side within one; the first failure ends the batch.
+    pub stages: Vec<Vec<Write>>,
+    pub waits: Vec<Wait>,
+    pub look_again: Option<Timestamp>,
+}
+
+impl Decision {
+    /// Adds writes that come after all that stand here already.
+    pub fn then(&mut self, stage: Vec<Write>) {
+        if !stage.is_empty() {
+            self.stages.push(stage);
+        }
+    }
+
+    pub fn writes(&self) -> impl Iterator<Item = &Write> {
+        self.stages.iter().flatten()
+    }
+
+    /// Looks again at `moment`, or earlier if something asked for that.
+    pub fn look_again_by(&mut self, moment: Timestamp) {
+        self.look_again = Some(self.look_again.map_or(moment, |earlier| earlier.min(moment)));
+    }
+}
+
+/// The kinds that are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Kind {
+    Plan,
+    Node,
+    Job,
+    Secret,
+    Event,
+}
+
+/// One object: `Node/n1`, `Job/system-upgrade/apply-…`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Subject {
+    pub kind: Kind,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    pub name: String,
+}
+
+impl Subject {
+    pub fn node(name: &str) -> Self {
+        Subject { kind: Kind::Node, namespace: String::new(), name: name.to_owned() }
+    }
+
+    pub fn plan(namespace: &str, name: &str) -> Self {
+        Subject { kind: Kind::Plan, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    pub fn job(namespace: &str, name: &str) -> Self {
+        Subject { kind: Kind::Job, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+}
+
+impl std::fmt::Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.namespace.as_str() {
+            "" => write!(f, "{:?}/{}", self.kind, self.name),
+            namespace => write!(f, "{:?}/{namespace}/{}", self.kind, self.name),
+        }
+    }
+}
+
+/// One change of one object. It can be printed, recorded, and repeated without harm: a created object has a name
+/// that follows from its cause, and a change carries the resourceVersion it was decided on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Write {
+    pub purpose: Purpose,
+    pub subject: Subject,
+    pub act: Act,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Act {
+    Create(Value),
+    /// A JSON merge patch; its `metadata.resourceVersion` guards it.
+    Patch(Value),
+    /// The same, on the object's status.
+    PatchStatus(Value),
+    Delete {
+        uid: String,
+    },
+}
+
+/// Why a write is made: one word for logs, traces and coverage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    /// A new leader makes the Plan's claims its own before it acts on them.
+    RaiseEpoch,
+    /// Nodes enter or leave the list of claims on the Plan.
+    ClaimNodes,
+    /// The claim is marked on the Node, and the Node is cordoned where asked.
+    TakeNode,
+    /// A claim that is no longer wanted is marked on the Node without a cordon: a late patch of a dead leader
+    /// then meets another resourceVersion.
+    FenceNode,
+    CreateJob,
+    /// The Job has ended: the Node's bootID at that moment is noted.
+    NoteJobEnd,
+    /// Marks and cordon go, the result label comes.
+    ReleaseNode,
+    /// Marks whose Plan is gone are undone.
+    UndoMarks,
+    /// A Job that belongs to no current claim.
+    DeleteJob,
+    PublishStatus,
+    /// An Event. The only write that may fail without ending the batch.
+    Announce,
+}
+
+impl Purpose {
+    /// All of them, for coverage.
+    pub const ALL: [Purpose; 11] = [
+        Purpose::RaiseEpoch,
+        Purpose::ClaimNodes,
+        Purpose::TakeNode,
+        Purpose::FenceNode,
+        Purpose::CreateJob,
+        Purpose::NoteJobEnd,
+        Purpose::ReleaseNode,
+        Purpose::UndoMarks,
+        Purpose::DeleteJob,
+        Purpose::PublishStatus,
+        Purpose::Announce,
+    ];
+}
+
+/// The only way to say 'not yet'. The status, the Event and every screen print this one value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Wait {
+    pub subject: Subject,
+    pub reason: Reason,
+    /// For people; holds no running numbers, so that it stays the same while the wait lasts.
+    pub sentence: String,
+    /// When it was first published.
+    pub since: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+/// Why something waits. The names are part of the interface: scripts compare them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Reason {
+    PlanInvalid,
+    VersionUnresolved,
+    SecretNotFound,
+    /// The Plan's limit of nodes at once is reached.
+    ConcurrencyReached,
+    /// The Plan's window is closed: no further node is taken.
+    WindowClosed,
+    NodeNotReady,
+    NodeClaimedByAnother,
+    JobRunning,
+    JobFailed,
+    JobBeingDeleted,
+    /// A Job of this Plan that Drover did not make is at work.
+    AnotherControllerActs,
+    /// The API server refuses a read or a write for lack of rights.
+    NoPermission,
+    /// The API server refuses or cannot do a write.
+    ApiRefuses,
+}
+
+impl Reason {
+    /// All of them, for coverage.
+    pub const ALL: [Reason; 13] = [
+        Reason::PlanInvalid,
+        Reason::VersionUnresolved,
+        Reason::SecretNotFound,
+        Reason::ConcurrencyReached,
+        Reason::WindowClosed,
+        Reason::NodeNotReady,
+        Reason::NodeClaimedByAnother,
+        Reason::JobRunning,
+        Reason::JobFailed,
+        Reason::JobBeingDeleted,
+        Reason::AnotherControllerActs,
+        Reason::NoPermission,
+        Reason::ApiRefuses,
+    ];
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl Wait {
+    /// A wait that began now.
+    pub fn new(subject: Subject, reason: Reason, sentence: impl Into<String>, now: Timestamp) -> Self {
+        Wait { subject, reason, sentence: sentence.into(), since: now, deadline: None, remedy: None }
+    }
+
+    pub fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    pub fn with_deadline(mut self, deadline: Option<Timestamp>) -> Self {
+        self.deadline = deadline;
+        self
+    }
+}

@@ -1,0 +1,9 @@
+//! Decisions, pure: what to write, what to wait for, when to look again.
+//!
+//! Nothing in here talks to a server, reads a clock or draws a random number. A decision follows from what was
+//! seen and the moment it is taken at, so a test states the one and compares the other.
+
+pub mod claims;
+pub mod decision;
+pub mod plan;
+pub mod seen;

@@ -1,0 +1,257 @@
+//! What is kept of each object: the fields that decisions read, decoded straight from the wire.
+//!
+//! A whole Node or Job as typed structures costs ten times the memory of these.
+
+use std::collections::BTreeMap;
+
+use drover_api::plan::{PlanSpec, PlanStatus};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::claims::{ClaimId, Claims, Mark};
+use crate::decision::{Kind, Subject};
+use crate::plan::hash::secret_digest;
+
+/// What every object has, and what tells two versions of it apart.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Meta {
+    pub name: String,
+    #[serde(default)]
+    pub namespace: String,
+    #[serde(default)]
+    pub uid: String,
+    #[serde(default, deserialize_with = "number")]
+    pub resource_version: u64,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub annotations: BTreeMap<String, String>,
+    #[serde(default)]
+    pub deletion_timestamp: Option<Timestamp>,
+}
+
+/// resourceVersions are compared as numbers: the newest wins.
+fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+    text.parse().map_err(|_| serde::de::Error::custom(format!("resourceVersion {text:?} is not a number")))
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeSeen {
+    pub meta: Meta,
+    pub unschedulable: bool,
+    pub ready: bool,
+    pub boot_id: String,
+    /// The claim on it, whoever's it is.
+    pub claim: Option<ClaimId>,
+    pub mark: Option<Mark>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobSeen {
+    pub meta: Meta,
+    /// The claim it was made under; none if Drover did not make it.
+    pub claim: Option<ClaimId>,
+    pub deadline: Option<Timestamp>,
+    pub outcome: Option<Outcome>,
+}
+
+/// How a Job ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    Complete,
+    Failed { reason: String, message: String },
+}
+
+/// A Secret is known by its digest alone; its contents are not kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SecretSeen {
+    pub meta: Meta,
+    pub digest: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlanSeen {
+    pub meta: Meta,
+    /// A Plan that cannot be decoded is a state of that Plan; the others go on.
+    pub spec: Result<PlanSpec, String>,
+    pub status: PlanStatus,
+    pub claims: Claims,
+    /// The object as JSON, for the paths that the digest annotation names.
+    pub raw: serde_json::Value,
+}
+
+/// Any object that the store holds.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Seen {
+    Plan(Box<PlanSeen>),
+    Node(NodeSeen),
+    Job(JobSeen),
+    Secret(SecretSeen),
+}
+
+impl Seen {
+    /// Decodes one object. Only an object without usable metadata is an error; a strange spec is not.
+    pub fn decode(kind: Kind, json: &[u8]) -> Result<Option<Seen>, serde_json::Error> {
+        Ok(match kind {
+            Kind::Plan => Some(Seen::Plan(Box::new(PlanSeen::decode(json)?))),
+            Kind::Node => Some(Seen::Node(NodeSeen::decode(json)?)),
+            Kind::Job => Some(Seen::Job(JobSeen::decode(json)?)),
+            Kind::Secret => Some(Seen::Secret(SecretSeen::decode(json)?)),
+            Kind::Event => None,
+        })
+    }
+
+    pub fn meta(&self) -> &Meta {
+        match self {
+            Seen::Plan(plan) => &plan.meta,
+            Seen::Node(node) => &node.meta,
+            Seen::Job(job) => &job.meta,
+            Seen::Secret(secret) => &secret.meta,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    message: String,
+}
+
+fn has(conditions: &[Condition], kind: &str) -> bool {
+    conditions.iter().any(|condition| condition.kind == kind && condition.status == "True")
+}
+
+impl NodeSeen {
+    fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Wire {
+            metadata: Meta,
+            #[serde(default)]
+            spec: Spec,
+            #[serde(default)]
+            status: Status,
+        }
+        #[derive(Deserialize, Default)]
+        struct Spec {
+            #[serde(default)]
+            unschedulable: bool,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(rename_all = "camelCase")]
+        struct Status {
+            #[serde(default)]
+            conditions: Vec<Condition>,
+            #[serde(default)]
+            node_info: NodeInfo,
+        }
+        #[derive(Deserialize, Default)]
+        struct NodeInfo {
+            #[serde(default, rename = "bootID")]
+            boot_id: String,
+        }
+        let Wire { mut metadata, spec, status } = serde_json::from_slice(json)?;
+        let claim = metadata.labels.get(drover_api::marks::NODE_CLAIM).map(|id| ClaimId::from(id.as_str()));
+        let mark =
+            metadata.annotations.get(drover_api::marks::NODE_CLAIM).and_then(|text| serde_json::from_str(text).ok());
+        // Nodes carry many annotations of others; none of them is read.
+        metadata.annotations = BTreeMap::new();
+        Ok(NodeSeen {
+            meta: metadata,
+            unschedulable: spec.unschedulable,
+            ready: has(&status.conditions, "Ready"),
+            boot_id: status.node_info.boot_id,
+            claim,
+            mark,
+        })
+    }
+}
+
+impl JobSeen {
+    fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Wire {
+            metadata: Meta,
+            #[serde(default)]
+            spec: Spec,
+            #[serde(default)]
+            status: Status,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(rename_all = "camelCase")]
+        struct Spec {
+            #[serde(default)]
+            active_deadline_seconds: Option<i64>,
+        }
+        #[derive(Deserialize, Default)]
+        #[serde(rename_all = "camelCase")]
+        struct Status {
+            #[serde(default)]
+            conditions: Vec<Condition>,
+            #[serde(default)]
+            start_time: Option<Timestamp>,
+        }
+        let Wire { mut metadata, spec, status } = serde_json::from_slice(json)?;
+        let failed = status.conditions.iter().find(|c| c.kind == "Failed" && c.status == "True");
+        let outcome = match failed {
+            Some(condition) => {
+                Some(Outcome::Failed { reason: condition.reason.clone(), message: condition.message.clone() })
+            }
+            None => has(&status.conditions, "Complete").then_some(Outcome::Complete),
+        };
+        let claim = metadata.labels.get(drover_api::marks::JOB_CLAIM).map(|id| ClaimId::from(id.as_str()));
+        let deadline = status
+            .start_time
+            .zip(spec.active_deadline_seconds)
+            .and_then(|(start, seconds)| start.checked_add(jiff::SignedDuration::from_secs(seconds)).ok());
+        metadata.annotations = BTreeMap::new();
+        Ok(JobSeen { meta: metadata, claim, deadline, outcome })
+    }
+}
+
+impl SecretSeen {
+    fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Wire {
+            metadata: Meta,
+        }
+        let secret: k8s_openapi::api::core::v1::Secret = serde_json::from_slice(json)?;
+        let Wire { mut metadata } = serde_json::from_slice(json)?;
+        metadata.annotations = BTreeMap::new();
+        metadata.labels = BTreeMap::new();
+        Ok(SecretSeen { meta: metadata, digest: secret_digest(&secret) })
+    }
+}
+
+impl PlanSeen {
+    fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Wire<'a> {
+            metadata: Meta,
+            #[serde(borrow, default)]
+            spec: Option<&'a RawValue>,
+            #[serde(borrow, default)]
+            status: Option<&'a RawValue>,
+        }
+        let wire: Wire<'_> = serde_json::from_slice(json)?;
+        let spec = match wire.spec {
+            Some(spec) => serde_json::from_str(spec.get()).map_err(|error| format!("spec cannot be read: {error}")),
+            None => Err("spec is missing".to_owned()),
+        };
+        // The status is an output: one that cannot be read is written again from the facts.
+        let status = wire.status.and_then(|status| serde_json::from_str(status.get()).ok()).unwrap_or_default();
+        let claims = Claims::read(wire.metadata.annotations.get(drover_api::marks::CLAIMS).map(String::as_str));
+        Ok(PlanSeen { meta: wire.metadata, spec, status, claims, raw: serde_json::from_slice(json)? })
+    }
+
+    pub fn subject(&self) -> Subject {
+        Subject::plan(&self.meta.namespace, &self.meta.name)
+    }
+}
