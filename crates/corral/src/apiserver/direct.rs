@@ -1,0 +1,171 @@
+//! The store without HTTP: synchronous, without latency, by the same rules. For the simulated world, for tests, and
+//! for checkers.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Resource, core::Status};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::{
+    ApiServer, binding,
+    object::{Meta as _, Object},
+    status::{Answer, bad_request, internal, no_such_resource},
+    store::{Cause, Store, Stored, Verb, key},
+    verbs::{
+        Target,
+        create::create,
+        delete::{DeleteOptions, Preconditions, Propagation, delete},
+        update::{Part, update},
+    },
+};
+
+mod controllers;
+
+/// The server as one actor inside the process sees it.
+#[derive(Clone, Debug)]
+pub struct Direct {
+    server: ApiServer,
+    actor: Arc<str>,
+}
+
+/// A kind that the types know at compile time: those of k8s-openapi and of derived custom resources.
+pub trait Kind: Resource<DynamicType = ()> + Serialize + DeserializeOwned {}
+
+impl<K: Resource<DynamicType = ()> + Serialize + DeserializeOwned> Kind for K {}
+
+impl Direct {
+    pub(super) fn new(server: ApiServer, actor: &str) -> Self {
+        Direct { server, actor: actor.into() }
+    }
+
+    /// None if there is no such object.
+    pub fn get<K: Kind>(&self, namespace: Option<&str>, name: &str) -> Answer<Option<K>> {
+        let found = self.server.store().with(|store| {
+            let collection = store.find(&K::group(&()), &K::plural(&())).ok_or_else(no_such_resource)?;
+            Ok::<_, Box<Status>>(collection.objects.get(&*key(namespace.unwrap_or_default(), name)).cloned())
+        })?;
+        found.map(|stored| typed(&stored)).transpose()
+    }
+
+    /// All objects of a kind, by namespace and name.
+    pub fn list<K: Kind>(&self) -> Answer<Vec<K>> {
+        let found: Vec<_> = self.server.store().with(|store| {
+            let collection = store.find(&K::group(&()), &K::plural(&())).ok_or_else(no_such_resource)?;
+            Ok::<_, Box<Status>>(collection.objects.values().cloned().collect())
+        })?;
+        found.iter().map(|stored| typed(stored)).collect()
+    }
+
+    pub fn create<K: Kind>(&self, object: &K) -> Answer<K> {
+        let object = untyped(object)?;
+        let stored = self.server.store().with(|store| {
+            let target = target::<K>(store, object.namespace(), object.name())?;
+            create(store, &self.cause(Verb::Create, ""), &target, object)
+        })?;
+        typed(&stored)
+    }
+
+    /// Replaces an object; its resourceVersion is checked if it has one.
+    pub fn update<K: Kind>(&self, object: &K) -> Answer<K> {
+        self.replace(object, Part::Main)
+    }
+
+    pub fn update_status<K: Kind>(&self, object: &K) -> Answer<K> {
+        self.replace(object, Part::Status)
+    }
+
+    /// Deletes an object, and its dependents in the background. With a uid, only that one.
+    pub fn delete<K: Kind>(&self, namespace: Option<&str>, name: &str, uid: Option<&str>) -> Answer<()> {
+        let options = DeleteOptions {
+            preconditions: uid.map(|uid| Preconditions { uid: Some(uid.into()), resource_version: None }),
+            propagation_policy: Some(Propagation::Background),
+            ..DeleteOptions::default()
+        };
+        self.delete_with::<K>(namespace, name, &options)
+    }
+
+    /// Deletes an object without the time that it would be given to end, as a kubelet does when the pod has ended.
+    pub fn delete_now<K: Kind>(&self, namespace: Option<&str>, name: &str, uid: Option<&str>) -> Answer<()> {
+        let options = DeleteOptions {
+            grace_period_seconds: Some(0),
+            preconditions: uid.map(|uid| Preconditions { uid: Some(uid.into()), resource_version: None }),
+            propagation_policy: Some(Propagation::Background),
+            ..DeleteOptions::default()
+        };
+        self.delete_with::<K>(namespace, name, &options)
+    }
+
+    fn delete_with<K: Kind>(&self, namespace: Option<&str>, name: &str, options: &DeleteOptions) -> Answer<()> {
+        self.server.store().with(|store| {
+            let target = target::<K>(store, namespace.unwrap_or_default(), name)?;
+            delete(store, &self.cause(Verb::Delete, ""), &target, options).map(|_| ())
+        })
+    }
+
+    /// Says where a pod runs, once, as a scheduler does. No update can.
+    pub fn bind(&self, namespace: &str, pod: &str, node: &str) -> Answer<()> {
+        let binding = json!({ "metadata": { "name": pod }, "target": { "kind": "Node", "name": node } });
+        self.server.store().with(|store| {
+            let target = target::<Pod>(store, namespace, pod)?;
+            binding::bind(store, &self.cause(Verb::Update, "binding"), &target, &untyped(&binding)?)
+        })
+    }
+
+    /// Adds to what a pod has printed, for `kubectl logs`.
+    pub fn append_log(&self, namespace: &str, pod: &str, text: &str) {
+        self.server.store().with(|store| store.append_log(&key(namespace, pod), text));
+    }
+
+    /// All objects of a kind as JSON, by namespace and name, for kinds that no type is at hand for.
+    pub fn list_json(&self, group: &str, plural: &str) -> Answer<Vec<Value>> {
+        let found: Vec<_> = self.server.store().with(|store| {
+            let collection = store.find(group, plural).ok_or_else(no_such_resource)?;
+            Ok::<_, Box<Status>>(collection.objects.values().cloned().collect())
+        })?;
+        found.iter().map(|stored| stored.object().map(Value::Object)).collect()
+    }
+
+    fn replace<K: Kind>(&self, object: &K, part: Part) -> Answer<K> {
+        let mut object = untyped(object)?;
+        let stored = self.server.store().with(|store| {
+            let target = target::<K>(store, object.namespace(), object.name())?;
+            // Over HTTP some kinds insist on a resourceVersion; here leaving it out always means the current one.
+            if object.resource_version().is_empty()
+                && let Some(current) = store.get(&target.resource.id, &target.key())
+            {
+                object.set_meta("resourceVersion", current.revision.to_string());
+            }
+            let subresource = if part == Part::Status { "status" } else { "" };
+            let updated = update(store, &self.cause(Verb::Update, subresource), &target, part, object)?;
+            Ok::<_, Box<Status>>(updated.stored().clone())
+        })?;
+        typed(&stored)
+    }
+
+    fn cause<'a>(&'a self, verb: Verb, subresource: &'a str) -> Cause<'a> {
+        Cause { actor: &self.actor, at: self.server.clock().now(), verb, subresource }
+    }
+}
+
+fn target<K: Kind>(store: &Store, namespace: &str, name: &str) -> Answer<Target> {
+    let collection = store.find(&K::group(&()), &K::plural(&())).ok_or_else(no_such_resource)?;
+    let version = K::version(&()).into_owned();
+    if !collection.resource.serves(&version) {
+        return Err(no_such_resource());
+    }
+    Ok(Target { resource: collection.resource.clone(), version, namespace: namespace.into(), name: name.into() })
+}
+
+fn untyped<K: Serialize>(object: &K) -> Answer<Object> {
+    match serde_json::to_value(object) {
+        Ok(Value::Object(object)) => Ok(object),
+        Ok(_) => Err(bad_request("the object is not an object")),
+        Err(error) => Err(bad_request(error.to_string())),
+    }
+}
+
+fn typed<K: DeserializeOwned>(stored: &Stored) -> Answer<K> {
+    serde_json::from_slice(&stored.json()).map_err(|error| internal(&error.to_string()))
+}

@@ -1,0 +1,92 @@
+//! What controllers need beyond objects of a known kind: objects of any kind, and the end of namespaces.
+
+use bytes::Bytes;
+use kube::api::PropagationPolicy;
+use serde_json::Value;
+
+use super::Direct;
+use crate::apiserver::{
+    namespaces,
+    object::Object,
+    resources::ResourceId,
+    status::{Answer, no_such_resource},
+    store::{Store, Verb, key, key_parts},
+    verbs::{
+        Target,
+        delete::{DeleteOptions, Preconditions, Propagation, delete},
+        patch::{Patch, patch},
+        update::Part,
+    },
+};
+
+impl Direct {
+    /// Every kind that is served, by group and plural.
+    pub fn resources(&self) -> Vec<ResourceId> {
+        self.server.store().with(|store| store.collections().map(|found| found.resource.id.clone()).collect())
+    }
+
+    /// Namespace and name of every object of a kind.
+    pub fn names(&self, id: &ResourceId) -> Vec<(String, String)> {
+        let parts = |key: &str| {
+            let (namespace, name) = key_parts(key);
+            (namespace.to_string(), name.to_string())
+        };
+        self.server.store().with(|store| {
+            let found = store.find(&id.group, &id.plural);
+            found.into_iter().flat_map(|found| found.objects.keys()).map(|key| parts(key)).collect()
+        })
+    }
+
+    /// An object as it is stored.
+    pub fn json(&self, id: &ResourceId, namespace: &str, name: &str) -> Option<Bytes> {
+        self.server.store().with(|store| store.get(id, &key(namespace, name)).map(|stored| stored.json()))
+    }
+
+    /// Deletes the object with this uid, and does to its dependents what the policy says.
+    pub fn delete_object(
+        &self,
+        id: &ResourceId,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        policy: PropagationPolicy,
+    ) -> Answer<()> {
+        let options = DeleteOptions {
+            preconditions: Some(Preconditions { uid: Some(uid.into()), resource_version: None }),
+            propagation_policy: Some(match policy {
+                PropagationPolicy::Background => Propagation::Background,
+                PropagationPolicy::Foreground => Propagation::Foreground,
+                PropagationPolicy::Orphan => Propagation::Orphan,
+            }),
+            ..DeleteOptions::default()
+        };
+        self.server.store().with(|store| {
+            let target = target(store, id, namespace, name)?;
+            delete(store, &self.cause(Verb::Delete, ""), &target, &options).map(|_| ())
+        })
+    }
+
+    /// Applies a merge patch; a uid or resourceVersion in it has to be the current one.
+    pub fn patch_object(&self, id: &ResourceId, namespace: &str, name: &str, merge: &Value) -> Answer<()> {
+        self.server.store().with(|store| {
+            let target = target(store, id, namespace, name)?;
+            let merge = Patch::Merge(merge.clone());
+            patch(store, &self.cause(Verb::Patch, ""), &target, Part::Main, &merge).map(|_| ())
+        })
+    }
+
+    /// Says that a namespace which is on its way out is empty, as `namespaces/finalize` does.
+    pub fn finalize_namespace(&self, name: &str) -> Answer<()> {
+        let cause = self.cause(Verb::Update, "finalize");
+        self.server.store().with(|store| {
+            let target = target(store, &namespaces::id(), "", name)?;
+            namespaces::finalize(store, &cause, &target, &Object::new()).map(|_| ())
+        })
+    }
+}
+
+fn target(store: &Store, id: &ResourceId, namespace: &str, name: &str) -> Answer<Target> {
+    let resource = store.find(&id.group, &id.plural).ok_or_else(no_such_resource)?.resource.clone();
+    let version = resource.storage_version.clone();
+    Ok(Target { resource, version, namespace: namespace.into(), name: name.into() })
+}

@@ -1,0 +1,109 @@
+//! What is checked in the metadata of every object.
+
+use serde_json::{Value, json};
+
+use super::{
+    names,
+    object::{Meta, Object},
+    resources::{Naming, Resource},
+    status::FieldError,
+};
+
+/// All annotations of an object together may have this many bytes.
+const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+const IMMUTABLE: &str = "field is immutable";
+
+pub(crate) fn validate(resource: &Resource, object: &Object, errors: &mut Vec<FieldError>) {
+    let naming = match resource.naming {
+        Naming::Subdomain => names::subdomain,
+        Naming::Label => names::label,
+    };
+    let name = object.name();
+    if name.is_empty() {
+        errors.push(FieldError::required("metadata.name", "name or generateName is required"));
+    } else {
+        errors.extend(naming(name).iter().map(|why| FieldError::invalid("metadata.name", &json!(name), why)));
+    }
+    for (key, value) in entries(object, "labels") {
+        let wrong = |text: &str, why: &String| FieldError::invalid("metadata.labels", &json!(text), why);
+        errors.extend(names::qualified(key).iter().map(|why| wrong(key, why)));
+        let value = value.as_str().unwrap_or_default();
+        errors.extend(names::label_value(value).iter().map(|why| wrong(value, why)));
+    }
+    let mut size = 0;
+    for (key, value) in entries(object, "annotations") {
+        size += key.len() + value.as_str().unwrap_or_default().len();
+        let wrong = |why: &String| FieldError::invalid("metadata.annotations", &json!(key), why);
+        errors.extend(names::qualified(&key.to_lowercase()).iter().map(wrong));
+    }
+    if size > ANNOTATIONS_LIMIT {
+        errors.push(FieldError::too_long("metadata.annotations", ANNOTATIONS_LIMIT as u64));
+    }
+    validate_owners(object, errors);
+    validate_finalizers(object, errors);
+}
+
+fn entries<'a>(object: &'a Object, name: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    object.meta(name).and_then(Value::as_object).into_iter().flatten()
+}
+
+fn validate_owners(object: &Object, errors: &mut Vec<FieldError>) {
+    let owners = object.meta("ownerReferences").and_then(Value::as_array);
+    let mut controller: Option<String> = None;
+    for owner in owners.into_iter().flatten() {
+        let text = |name: &str| owner.get(name).and_then(Value::as_str).unwrap_or_default();
+        if text("apiVersion").is_empty() {
+            let field = "metadata.ownerReferences.apiVersion";
+            errors.push(FieldError::invalid(field, &json!(""), "version must not be empty"));
+        }
+        for name in ["kind", "name", "uid"] {
+            if text(name).is_empty() {
+                let field = format!("metadata.ownerReferences.{name}");
+                errors.push(FieldError::invalid(field, &json!(""), "must not be empty"));
+            }
+        }
+        if owner.get("controller").and_then(Value::as_bool) == Some(true) {
+            let this = format!("{}/{}", text("kind"), text("name"));
+            if let Some(first) = &controller {
+                let why = format!(
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
+                );
+                errors.push(FieldError::invalid("metadata.ownerReferences", &json!(owners), &why));
+            }
+            controller.get_or_insert(this);
+        }
+    }
+}
+
+fn validate_finalizers(object: &Object, errors: &mut Vec<FieldError>) {
+    let finalizers = object.finalizers();
+    for finalizer in &finalizers {
+        let wrong = |why: &String| FieldError::invalid("metadata.finalizers", &json!(finalizer), why);
+        errors.extend(names::qualified(finalizer).iter().map(wrong));
+    }
+    if finalizers.contains(&"orphan") && finalizers.contains(&"foregroundDeletion") {
+        let why = "finalizer orphan and foregroundDeletion cannot be both set";
+        errors.push(FieldError::invalid("metadata.finalizers", &json!(finalizers), why));
+    }
+}
+
+pub(crate) fn validate_update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+    if old.is_deleting() {
+        let before = old.finalizers();
+        let added: Vec<_> = new.finalizers().into_iter().filter(|name| !before.contains(name)).collect();
+        if !added.is_empty() {
+            let listed: Vec<_> = added.iter().map(|name| format!("{name:?}")).collect();
+            let why = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                listed.join(", ")
+            );
+            errors.push(FieldError::forbidden("metadata.finalizers", &why));
+        }
+    }
+    for name in ["name", "namespace", "uid"] {
+        if new.meta_text(name) != old.meta_text(name) {
+            let field = format!("metadata.{name}");
+            errors.push(FieldError::invalid(field, &json!(new.meta_text(name)), IMMUTABLE));
+        }
+    }
+}

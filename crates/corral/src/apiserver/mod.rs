@@ -1,0 +1,178 @@
+//! A Kubernetes API server in memory.
+//!
+//! It is a `tower::Service`, used in process by [`ApiServer::client`] and served over a socket by whoever likes to. All
+//! objects live in one store behind one lock; every write is one commit with one resourceVersion.
+
+use std::{sync::Arc, time::Duration};
+
+use drover_clock::Clock;
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+mod binding;
+mod builtin;
+mod conditions;
+mod crds;
+mod definition_rules;
+mod direct;
+mod discovery;
+mod eviction;
+mod identity;
+mod log;
+mod meta_rules;
+mod names;
+mod namespaces;
+mod object;
+mod packed;
+mod pod_log;
+mod request;
+mod requests;
+mod resources;
+mod saved;
+mod schema;
+mod selectors;
+mod service;
+mod status;
+mod store;
+mod verbs;
+mod watch;
+
+pub use self::{
+    direct::{Direct, Kind},
+    resources::ResourceId,
+    service::{ApiBody, ApiService},
+    status::Answer,
+    store::{Change, Commit, Verb},
+};
+use self::{
+    store::{Cause, Locked, Store},
+    verbs::{Target, create::create},
+};
+
+/// How a server behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub clock: Clock,
+    /// Uids and generated names follow from it.
+    pub seed: u64,
+    /// What every request over the service costs on the clock.
+    pub latency: Duration,
+    /// How many events are kept for each resource; a watch from before them is told 410.
+    pub watch_window: usize,
+}
+
+/// The server. Copies share everything.
+#[derive(Clone)]
+pub struct ApiServer {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    options: Options,
+    store: Arc<Locked>,
+}
+
+impl std::fmt::Debug for ApiServer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ApiServer").field("options", &self.shared.options).finish_non_exhaustive()
+    }
+}
+
+impl ApiServer {
+    /// A server with the built-in kinds and the namespaces that every cluster has.
+    pub fn new(options: Options) -> Self {
+        let mut store = Store::new(options.seed, options.watch_window);
+        for resource in builtin::all() {
+            store.serve(resource);
+        }
+        let server = ApiServer { shared: Arc::new(Shared { options, store: Arc::new(Locked::new(store)) }) };
+        server.create_initial_namespaces();
+        server
+    }
+
+    fn create_initial_namespaces(&self) {
+        let cause = Cause { actor: "apiserver", at: self.clock().now(), verb: Verb::Create, subresource: "" };
+        self.store().with(|store| {
+            let Some(resource) = store.find("", "namespaces").map(|found| found.resource.clone()) else { return };
+            for name in namespaces::INITIAL {
+                let target = Target {
+                    resource: resource.clone(),
+                    version: "v1".into(),
+                    namespace: "".into(),
+                    name: name.into(),
+                };
+                let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+                if let Value::Object(object) = object
+                    && let Err(status) = create(store, &cause, &target, object)
+                {
+                    tracing::error!("cannot create namespace {name}: {}", status.message);
+                }
+            }
+        });
+    }
+
+    pub fn clock(&self) -> Clock {
+        self.shared.options.clock
+    }
+
+    fn latency(&self) -> Duration {
+        self.shared.options.latency
+    }
+
+    fn store(&self) -> &Arc<Locked> {
+        &self.shared.store
+    }
+
+    /// The server as a service; `actor` is noted in each commit.
+    pub fn service(&self, actor: &str) -> ApiService {
+        ApiService::new(self.clone(), actor)
+    }
+
+    /// A client without a network. Needs a tokio runtime.
+    pub fn client(&self, actor: &str) -> Client {
+        Client::new(self.service(actor), "default")
+    }
+
+    /// Synchronous access without latency, by the same rules.
+    pub fn direct(&self, actor: &str) -> Direct {
+        Direct::new(self.clone(), actor)
+    }
+
+    /// Shows every commit to `observer`, under the store's lock and in commit order. It must not call the server.
+    pub fn observe(&self, observer: Box<dyn FnMut(&Commit<'_>) + Send>) {
+        self.store().with(|store| store.observe(observer));
+    }
+
+    /// What changes from now on, for controllers inside the process.
+    pub fn changes(&self) -> UnboundedReceiver<Change> {
+        let (sender, receiver) = unbounded_channel();
+        self.store().with(|store| store.listen(sender));
+        receiver
+    }
+
+    /// Ends the open watches of one actor, or all, as a server that restarts would.
+    pub fn cut_watches(&self, actor: Option<&str>) {
+        self.store().with(|store| store.cut_watches(actor));
+    }
+
+    /// Forgets past events, so that watches from older resourceVersions are told 410.
+    pub fn compact(&self) {
+        self.store().with(|store| store.compact());
+    }
+
+    /// Every object, as a `v1` List; see [`ApiServer::load`].
+    pub fn save(&self) -> Value {
+        self.store().with(|store| saved::save(store))
+    }
+
+    /// Takes in a list that [`ApiServer::save`] or `kubectl get -o json` has given. Only for a fresh server.
+    pub fn load(&self, list: &Value) -> Answer<()> {
+        self.store().with(|store| saved::load(store, self.clock().now(), list))
+    }
+
+    /// A digest of all objects: equal for equal stores.
+    pub fn digest(&self) -> String {
+        self.store().with(|store| saved::digest(store))
+    }
+}

@@ -1,0 +1,120 @@
+//! What names, labels and annotations may look like, and the sentences that say what is wrong with one.
+
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
+    and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+    '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
+    start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+    '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+    alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+    '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
+    and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
+    validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+/// What is wrong with a name such as those of most objects.
+pub(crate) fn subdomain(name: &str) -> Vec<String> {
+    let mut wrong = too_long(name, 253);
+    if !name.split('.').all(is_label) {
+        wrong.push(SUBDOMAIN.into());
+    }
+    wrong
+}
+
+/// What is wrong with a name that becomes part of a host name.
+pub(crate) fn label(name: &str) -> Vec<String> {
+    let mut wrong = too_long(name, 63);
+    if !is_label(name) {
+        let dotted = name.split('.').all(is_label);
+        wrong.push(if dotted { "must not contain dots".into() } else { LABEL.into() });
+    }
+    wrong
+}
+
+/// What is wrong with the key of a label, an annotation or a finalizer.
+pub(crate) fn qualified(name: &str) -> Vec<String> {
+    let mut wrong = vec![];
+    let parts: Vec<_> = name.split('/').collect();
+    let name = match parts.as_slice() {
+        [name] => name,
+        ["", name] => {
+            wrong.push("prefix part must be non-empty".into());
+            name
+        }
+        [prefix, name] => {
+            wrong.extend(subdomain(prefix).into_iter().map(|why| format!("prefix part {why}")));
+            name
+        }
+        _ => {
+            let prefix = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
+            return vec![format!("a qualified name {QUALIFIED} {prefix}")];
+        }
+    };
+    if name.is_empty() {
+        wrong.push("name part must be non-empty".into());
+    }
+    wrong.extend(too_long(name, 63).into_iter().map(|why| format!("name part {why}")));
+    if !is_word(name) {
+        wrong.push(format!("name part {QUALIFIED}"));
+    }
+    wrong
+}
+
+/// What is wrong with the value of a label.
+pub(crate) fn label_value(value: &str) -> Vec<String> {
+    let mut wrong = too_long(value, 63);
+    if !value.is_empty() && !is_word(value) {
+        wrong.push(LABEL_VALUE.into());
+    }
+    wrong
+}
+
+fn too_long(name: &str, limit: usize) -> Vec<String> {
+    if name.len() > limit { vec![format!("must be no more than {limit} characters")] } else { vec![] }
+}
+
+/// `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
+fn is_label(text: &str) -> bool {
+    let edge = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    is_made_of(text, edge, |letter| edge(letter) || letter == b'-')
+}
+
+/// `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`
+fn is_word(text: &str) -> bool {
+    let inside = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'-' | b'_' | b'.');
+    is_made_of(text, |letter| letter.is_ascii_alphanumeric(), inside)
+}
+
+fn is_made_of(text: &str, edge: impl Fn(u8) -> bool, inside: impl Fn(u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(|first| edge(*first))
+        && bytes.last().is_some_and(|last| edge(*last))
+        && bytes.iter().all(|letter| inside(*letter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_rules_of_host_names() {
+        assert!(subdomain("node-1.example.com").is_empty());
+        for wrong in ["", "Node", "a_b", "-a", "a-", "a..b", "a.-b", &"a".repeat(254)] {
+            assert!(!subdomain(wrong).is_empty(), "{wrong:?}");
+        }
+        assert_eq!(label("a.b"), ["must not contain dots"]);
+    }
+
+    #[test]
+    fn label_keys_may_have_one_prefix() {
+        assert!(qualified("plan.upgrade.cattle.io/my-plan").is_empty());
+        assert!(qualified("My_Name.1").is_empty());
+        for wrong in ["", "/a", "a/", "a/b/c", "UP/b", "a b", &format!("x/{}", "a".repeat(64))] {
+            assert!(!qualified(wrong).is_empty(), "{wrong:?}");
+        }
+        assert!(label_value("").is_empty());
+        assert!(!label_value("a b").is_empty());
+        assert!(!label_value(&"a".repeat(64)).is_empty());
+    }
+}

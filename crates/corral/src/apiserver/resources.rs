@@ -1,0 +1,172 @@
+//! The kinds that are served: their names, and the rules that each follows.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{
+    object::{Object, at, take_from},
+    packed::Packed,
+    schema::shape::{METADATA, Shape},
+    status::FieldError,
+};
+
+/// A resource by its group, its plural as in URLs, and its kind as in objects.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ResourceId {
+    pub group: String,
+    pub plural: String,
+    pub kind: String,
+}
+
+impl ResourceId {
+    pub fn new(group: &str, plural: &str, kind: &str) -> Self {
+        ResourceId { group: group.into(), plural: plural.into(), kind: kind.into() }
+    }
+
+    /// `pods`, `jobs.batch`
+    pub fn qualified(&self) -> String {
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+}
+
+/// When a change raises `metadata.generation`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Generation {
+    /// The kind has none.
+    Never,
+    /// When the spec changes.
+    OnSpec,
+    /// When anything outside metadata and status changes, or also in status where it is an ordinary field.
+    OnContent,
+}
+
+/// What a delete does to dependents if its options do not say.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Dependents {
+    Delete,
+    Orphan,
+    /// The kind has none, so options about them are ignored.
+    None,
+}
+
+/// What names the objects of a kind may have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Naming {
+    Subdomain,
+    Label,
+}
+
+/// A kind that is served.
+pub(crate) struct Resource {
+    pub id: ResourceId,
+    pub singular: String,
+    pub short_names: Vec<String>,
+    pub categories: Vec<String>,
+    pub list_kind: String,
+    /// Served versions, the most preferred one first.
+    pub versions: Vec<String>,
+    /// The version that objects are stored in.
+    pub storage_version: String,
+    pub namespaced: bool,
+    pub naming: Naming,
+    /// Whether `/status` exists, and the main endpoint therefore ignores status.
+    pub status: bool,
+    pub generation: Generation,
+    pub dependents: Dependents,
+    /// Whether a PUT of something that does not exist creates it.
+    pub create_on_update: bool,
+    /// Whether a PUT may leave out the resourceVersion.
+    pub unconditional_update: bool,
+    /// Whether a delete answers with the object rather than with a Status.
+    pub returns_deleted: bool,
+    /// What objects look like, if that is known beforehand.
+    pub shape: Option<Arc<Shape>>,
+    pub rules: Arc<dyn Rules>,
+}
+
+impl Resource {
+    pub fn api_version(&self, version: &str) -> String {
+        if self.id.group.is_empty() { version.into() } else { format!("{}/{version}", self.id.group) }
+    }
+
+    pub fn stored_api_version(&self) -> String {
+        self.api_version(&self.storage_version)
+    }
+
+    /// Makes an object look as those of this kind do, or says what has a wrong type.
+    pub fn conform(&self, version: &str, object: &mut Object) -> Result<(), String> {
+        if let Some(shape) = &self.shape {
+            return shape.conform(object);
+        }
+        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+            METADATA.conform(metadata)?;
+        }
+        self.rules.prune(version, object);
+        Ok(())
+    }
+
+    pub fn serves(&self, version: &str) -> bool {
+        self.versions.iter().any(|served| served == version)
+    }
+}
+
+/// What is particular to a kind. Everything has a default, since most kinds are ordinary in most ways.
+pub(crate) trait Rules: Send + Sync {
+    /// Drops what the kind does not have, for kinds without a shape.
+    fn prune(&self, _version: &str, _object: &mut Object) {}
+
+    /// Fills in what users may leave out.
+    fn fill_defaults(&self, _version: &str, _object: &mut Object) {}
+
+    /// Sets what only the server may set on a new object, after its name and uid are known.
+    fn prepare_create(&self, object: &mut Object, _at: Timestamp) {
+        object.remove("status");
+    }
+
+    /// Puts back what an update of the main resource may not change.
+    fn prepare_update(&self, _new: &mut Object, _old: &Object) {}
+
+    /// Puts back what an update of the status may not change: for built-in kinds the spec, while labels and
+    /// annotations may change.
+    fn prepare_status_update(&self, new: &mut Object, old: &Object) {
+        take_from(new, "spec", old);
+    }
+
+    /// What is wrong with an object, whether new or changed.
+    fn validate(&self, _version: &str, _object: &Object, _errors: &mut Vec<FieldError>) {}
+
+    /// What is wrong with a change.
+    fn validate_update(&self, _new: &Object, _old: &Object, _errors: &mut Vec<FieldError>) {}
+
+    /// Whether something of its own keeps an object that was deleted, beside finalizers and time.
+    fn is_held(&self, _object: &Object) -> bool {
+        false
+    }
+
+    /// Fields that field selectors can ask for, beside name and namespace.
+    fn selectable(&self) -> &[&'static str] {
+        &[]
+    }
+
+    /// The values of those fields, in the same order.
+    fn fields(&self, object: &Object) -> Packed {
+        if self.selectable().is_empty() {
+            return Packed::default();
+        }
+        let value = |field: &&str| match at(object, &field.split('.').collect::<Vec<_>>()) {
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Bool(truth)) => truth.to_string(),
+            _ => String::new(),
+        };
+        let values: Vec<_> = self.selectable().iter().map(value).collect();
+        Packed::from_values(values.iter().map(String::as_str))
+    }
+
+    /// How many seconds an object has to end by itself before it may be removed, given what was asked for. None for
+    /// kinds that are removed at once.
+    fn grace_period(&self, _object: &Object, _asked: Option<i64>) -> Option<i64> {
+        None
+    }
+}

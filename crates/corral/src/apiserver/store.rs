@@ -1,0 +1,420 @@
+//! All objects, as bytes, and the one place where they change.
+//!
+//! An object is kept as its canonical JSON, wrapped in the watch event that announced it: the event is serialised
+//! once, whoever watches, and storing the object costs nothing more.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    task::Waker,
+};
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::{
+    crds,
+    identity::Identities,
+    log::{Event, EventKind, EventLog},
+    object::{Meta, Object},
+    packed::Packed,
+    pod_log::PodLogs,
+    resources::{Resource, ResourceId},
+    status::{Answer, internal, no_such_resource},
+};
+
+/// What a commit was asked for by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    Create,
+    Update,
+    Patch,
+    Delete,
+    Evict,
+}
+
+/// One committed write, shown to observers under the store's lock and in commit order.
+#[derive(Debug)]
+pub struct Commit<'a> {
+    pub at: Timestamp,
+    pub actor: &'a str,
+    pub verb: Verb,
+    /// Empty for the object itself.
+    pub subresource: &'a str,
+    pub resource: &'a ResourceId,
+    /// Empty for objects without a namespace.
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub before: Option<&'a Bytes>,
+    pub after: Option<&'a Bytes>,
+    pub resource_version: u64,
+}
+
+/// That an object changed, for controllers inside the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub resource: ResourceId,
+    pub namespace: String,
+    pub name: String,
+}
+
+/// Who does something, when, and by which verb.
+#[derive(Clone, Copy)]
+pub(crate) struct Cause<'a> {
+    pub actor: &'a str,
+    pub at: Timestamp,
+    pub verb: Verb,
+    pub subresource: &'a str,
+}
+
+/// One version of an object.
+pub(crate) struct Stored {
+    pub revision: u64,
+    pub labels: Packed,
+    pub fields: Packed,
+    /// The event, with the object inside it.
+    event: Bytes,
+    kind: EventKind,
+    /// How many bytes of the object say what it is: everything up to its first other field.
+    head: u16,
+}
+
+impl Stored {
+    fn new(resource: &Resource, kind: EventKind, revision: u64, mut object: Object) -> Answer<Self> {
+        object.set_meta("resourceVersion", revision.to_string());
+        let labels = Packed::from_object(object.meta("labels").and_then(Value::as_object));
+        let fields = resource.rules.fields(&object);
+        let mut event = Vec::with_capacity(4096);
+        event.extend_from_slice(kind.opening());
+        let head = write_canonical(&object, &mut event).map_err(|error| internal(&error.to_string()))?;
+        event.extend_from_slice(CLOSING);
+        // What is kept has to be exact: the buffer was larger.
+        let event = Bytes::from(event.into_boxed_slice());
+        Ok(Stored { revision, labels, fields, event, kind, head })
+    }
+
+    /// A version that is shown to one caller and not kept.
+    pub fn unsaved(resource: &Resource, object: Object) -> Answer<Self> {
+        let revision = object.resource_version().parse().unwrap_or_default();
+        Stored::new(resource, EventKind::Modified, revision, object)
+    }
+
+    pub fn json(&self) -> Bytes {
+        self.event.slice(self.kind.opening().len()..self.event.len() - CLOSING.len())
+    }
+
+    /// The object as another version of its API shows it. Versions differ in their name alone.
+    pub fn json_as(&self, api_version: &str, kind: &str) -> Bytes {
+        let mut shown = Vec::with_capacity(self.event.len());
+        shown.extend_from_slice(head(api_version, kind).as_bytes());
+        shown.extend_from_slice(&self.json()[usize::from(self.head)..]);
+        Bytes::from(shown)
+    }
+
+    /// The fields without those that say what the object is, as lists of one kind hold them.
+    pub fn json_untyped(&self, list: &mut Vec<u8>) {
+        list.push(b'{');
+        list.extend_from_slice(&self.json()[usize::from(self.head)..]);
+    }
+
+    pub fn object(&self) -> Answer<Object> {
+        serde_json::from_slice(&self.json()).map_err(|error| internal(&error.to_string()))
+    }
+
+    /// The line of a watch that announces this version, in pieces so that nothing is copied.
+    pub fn announce(&self, kind: EventKind, line: &mut impl Extend<Bytes>) {
+        if kind == self.kind {
+            line.extend([self.event.clone()]);
+        } else {
+            line.extend([Bytes::from_static(kind.opening()), self.json(), Bytes::from_static(CLOSING)]);
+        }
+    }
+}
+
+/// Writes an object in the one form in which it is kept: what it is first, then all other fields sorted. Returns the
+/// length of the first part.
+fn write_canonical(object: &Object, buffer: &mut Vec<u8>) -> serde_json::Result<u16> {
+    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    let head = head(text("apiVersion"), text("kind"));
+    buffer.extend_from_slice(head.as_bytes());
+    let others = object.iter().filter(|(name, _)| *name != "apiVersion" && *name != "kind");
+    for (place, (name, value)) in others.enumerate() {
+        if place > 0 {
+            buffer.push(b',');
+        }
+        serde_json::to_writer(&mut *buffer, name)?;
+        buffer.push(b':');
+        serde_json::to_writer(&mut *buffer, value)?;
+    }
+    buffer.push(b'}');
+    // Groups and kinds are names of at most 253 letters.
+    Ok(u16::try_from(head.len()).unwrap_or(u16::MAX))
+}
+
+fn head(api_version: &str, kind: &str) -> String {
+    format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{kind}\",")
+}
+
+const CLOSING: &[u8] = b"}\n";
+
+impl EventKind {
+    pub fn opening(self) -> &'static [u8] {
+        match self {
+            EventKind::Added => b"{\"type\":\"ADDED\",\"object\":",
+            EventKind::Modified => b"{\"type\":\"MODIFIED\",\"object\":",
+            EventKind::Deleted => b"{\"type\":\"DELETED\",\"object\":",
+        }
+    }
+}
+
+/// All objects of one resource, and what happened to them lately.
+pub(crate) struct Collection {
+    pub resource: Arc<Resource>,
+    /// By `namespace/name`, or by name for kinds without a namespace: the order in which lists are given.
+    pub objects: BTreeMap<Box<str>, Arc<Stored>>,
+    pub log: EventLog,
+}
+
+/// `namespace/name`
+pub(crate) fn key(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() { name.into() } else { format!("{namespace}/{name}") }
+}
+
+/// The namespace and the name in a key.
+pub(crate) fn key_parts(key: &str) -> (&str, &str) {
+    key.split_once('/').unwrap_or(("", key))
+}
+
+type Observer = Box<dyn FnMut(&Commit<'_>) + Send>;
+
+pub(crate) struct Store {
+    pub revision: u64,
+    pub identities: Identities,
+    pub pod_logs: PodLogs,
+    /// By group, then by plural.
+    groups: BTreeMap<String, BTreeMap<String, Collection>>,
+    window: usize,
+    observers: Vec<Observer>,
+    listeners: Vec<UnboundedSender<Change>>,
+    last_watch: u64,
+    /// Watchers to be woken once the lock is released.
+    wake: Vec<Waker>,
+}
+
+impl Store {
+    pub fn new(seed: u64, window: usize) -> Self {
+        Store {
+            revision: 0,
+            identities: Identities::new(seed),
+            pod_logs: PodLogs::default(),
+            groups: BTreeMap::new(),
+            window,
+            observers: vec![],
+            listeners: vec![],
+            last_watch: 0,
+            wake: vec![],
+        }
+    }
+
+    /// Starts to serve a kind, or serves it by new rules from now on.
+    pub fn serve(&mut self, resource: Resource) {
+        let (group, plural) = (resource.id.group.clone(), resource.id.plural.clone());
+        let resource = Arc::new(resource);
+        let log = EventLog::new(self.window, self.revision);
+        self.groups
+            .entry(group)
+            .or_default()
+            .entry(plural)
+            .and_modify(|collection| collection.resource = resource.clone())
+            .or_insert(Collection { resource, objects: BTreeMap::new(), log });
+    }
+
+    /// Serves a kind no longer; its watches end.
+    pub fn withdraw(&mut self, group: &str, plural: &str) {
+        let Some(resources) = self.groups.get_mut(group) else { return };
+        if let Some(mut collection) = resources.remove(plural) {
+            collection.log.cut(None, &mut self.wake);
+        }
+        self.groups.retain(|_, resources| !resources.is_empty());
+    }
+
+    /// By group, then by plural.
+    pub fn collections(&self) -> impl Iterator<Item = &Collection> {
+        self.groups.values().flat_map(BTreeMap::values)
+    }
+
+    /// Whether a group has kinds that are always served.
+    pub fn has_built_in(&self, group: &str) -> bool {
+        let resources = self.groups.get(group).into_iter().flat_map(BTreeMap::values);
+        resources.into_iter().any(|collection| collection.resource.shape.is_some())
+    }
+
+    pub fn find(&self, group: &str, plural: &str) -> Option<&Collection> {
+        self.groups.get(group)?.get(plural)
+    }
+
+    pub fn of(&self, id: &ResourceId) -> Answer<&Collection> {
+        self.find(&id.group, &id.plural).ok_or_else(no_such_resource)
+    }
+
+    pub fn of_mut(&mut self, id: &ResourceId) -> Answer<&mut Collection> {
+        self.groups.get_mut(&id.group).and_then(|resources| resources.get_mut(&id.plural)).ok_or_else(no_such_resource)
+    }
+
+    pub fn get(&self, id: &ResourceId, key: &str) -> Option<&Arc<Stored>> {
+        self.find(&id.group, &id.plural)?.objects.get(key)
+    }
+
+    /// Writes an object, new or changed, and tells everyone.
+    pub fn put(&mut self, cause: &Cause<'_>, id: &ResourceId, key: &str, object: Object) -> Answer<Arc<Stored>> {
+        let revision = self.revision + 1;
+        let collection = self.of_mut(id)?;
+        let before = collection.objects.get(key).cloned();
+        let kind = if before.is_some() { EventKind::Modified } else { EventKind::Added };
+        let stored = Arc::new(Stored::new(&collection.resource, kind, revision, object)?);
+        collection.objects.insert(key.into(), stored.clone());
+        self.commit(cause, id, key, Event { kind, key: key.into(), after: stored.clone(), before })?;
+        Ok(stored)
+    }
+
+    /// Writes an object as it was saved, with the resourceVersion that it had.
+    pub fn restore(
+        &mut self,
+        cause: &Cause<'_>,
+        id: &ResourceId,
+        key: &str,
+        object: Object,
+        revision: Option<u64>,
+    ) -> Answer<()> {
+        let Some(revision) = revision else { return self.put(cause, id, key, object).map(|_| ()) };
+        let current = self.revision;
+        let collection = self.of_mut(id)?;
+        let before = collection.objects.remove(key);
+        let kind = if before.is_some() { EventKind::Modified } else { EventKind::Added };
+        let stored = Arc::new(Stored::new(&collection.resource, kind, revision, object)?);
+        collection.objects.insert(key.into(), stored.clone());
+        self.commit(cause, id, key, Event { kind, key: key.into(), after: stored, before })?;
+        self.revision = current.max(revision);
+        Ok(())
+    }
+
+    /// Removes an object and tells everyone; the last version of it carries the removal's resourceVersion.
+    pub fn remove(&mut self, cause: &Cause<'_>, id: &ResourceId, key: &str, last: Object) -> Answer<Arc<Stored>> {
+        let revision = self.revision + 1;
+        let collection = self.of_mut(id)?;
+        let before = collection.objects.remove(key);
+        let stored = Arc::new(Stored::new(&collection.resource, EventKind::Deleted, revision, last)?);
+        self.commit(
+            cause,
+            id,
+            key,
+            Event { kind: EventKind::Deleted, key: key.into(), after: stored.clone(), before },
+        )?;
+        Ok(stored)
+    }
+
+    fn commit(&mut self, cause: &Cause<'_>, id: &ResourceId, key: &str, event: Event) -> Answer<()> {
+        self.revision = event.after.revision;
+        let before = event.before.as_ref().map(|before| before.json());
+        let after = (event.kind != EventKind::Deleted).then(|| event.after.json());
+        let collection = self
+            .groups
+            .get_mut(&id.group)
+            .and_then(|resources| resources.get_mut(&id.plural))
+            .ok_or_else(no_such_resource)?;
+        let (gone, stored) = (event.kind == EventKind::Deleted, event.after.clone());
+        collection.log.append(event, &mut self.wake);
+        let (namespace, name) = key_parts(key);
+        let change = || Change { resource: id.clone(), namespace: namespace.into(), name: name.into() };
+        self.listeners.retain(|listener| listener.send(change()).is_ok());
+        let commit = Commit {
+            at: cause.at,
+            actor: cause.actor,
+            verb: cause.verb,
+            subresource: cause.subresource,
+            resource: id,
+            namespace,
+            name,
+            before: before.as_ref(),
+            after: after.as_ref(),
+            resource_version: self.revision,
+        };
+        for observer in &mut self.observers {
+            observer(&commit);
+        }
+        self.follow_up(cause, id, key, &stored, gone)
+    }
+
+    /// What changes in the server itself when certain objects change.
+    fn follow_up(&mut self, cause: &Cause<'_>, id: &ResourceId, key: &str, stored: &Stored, gone: bool) -> Answer<()> {
+        if id.group.is_empty() {
+            if id.plural == "pods" {
+                self.wake.extend(if gone { self.pod_logs.forget(key) } else { self.pod_logs.wake(key) });
+            }
+            return Ok(());
+        }
+        if *id == crds::id() {
+            let definition = stored.object()?;
+            if gone {
+                crds::withdraw(self, &definition)
+            } else {
+                crds::serve(self, &definition)
+            }
+            return Ok(());
+        }
+        if gone { crds::finish(self, cause, &id.group, &id.plural) } else { Ok(()) }
+    }
+
+    /// Adds to what a pod has printed.
+    pub fn append_log(&mut self, pod: &str, text: &str) {
+        let followers = self.pod_logs.append(pod, text);
+        self.wake.extend(followers);
+    }
+
+    pub fn observe(&mut self, observer: Observer) {
+        self.observers.push(observer);
+    }
+
+    pub fn listen(&mut self, listener: UnboundedSender<Change>) {
+        self.listeners.push(listener);
+    }
+
+    pub fn next_watch(&mut self) -> u64 {
+        self.last_watch += 1;
+        self.last_watch
+    }
+
+    pub fn compact(&mut self) {
+        for collection in self.groups.values_mut().flat_map(BTreeMap::values_mut) {
+            collection.log.compact(self.revision);
+        }
+    }
+
+    pub fn cut_watches(&mut self, actor: Option<&str>) {
+        for collection in self.groups.values_mut().flat_map(BTreeMap::values_mut) {
+            collection.log.cut(actor, &mut self.wake);
+        }
+    }
+}
+
+/// The store, shared. Nothing awaits while it is locked.
+pub(crate) struct Locked(Mutex<Store>);
+
+impl Locked {
+    pub fn new(store: Store) -> Self {
+        Locked(Mutex::new(store))
+    }
+
+    /// Does something with the store, then wakes whom that concerns.
+    pub fn with<T>(&self, act: impl FnOnce(&mut Store) -> T) -> T {
+        // A panic inside an observer leaves the store whole: a commit is complete before observers are told.
+        let mut store = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = act(&mut store);
+        let wake = std::mem::take(&mut store.wake);
+        drop(store);
+        wake.into_iter().for_each(Waker::wake);
+        outcome
+    }
+}

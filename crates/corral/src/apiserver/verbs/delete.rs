@@ -1,0 +1,244 @@
+//! Delete an object, at once or when its finalizers and its grace period let it go.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Target, read::Selection};
+use crate::apiserver::{
+    crds, namespaces,
+    object::{Meta, Object, moment},
+    resources::Dependents,
+    status::{Answer, FieldError, bad_request, conflict, invalid, not_found},
+    store::{Cause, Store, Stored, key_parts},
+};
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct DeleteOptions {
+    pub grace_period_seconds: Option<i64>,
+    pub preconditions: Option<Preconditions>,
+    pub propagation_policy: Option<Propagation>,
+    pub orphan_dependents: Option<bool>,
+}
+
+impl DeleteOptions {
+    pub fn read(options: Object) -> Answer<Self> {
+        if let Some(policy) = options.get("propagationPolicy").filter(|policy| !policy.is_null())
+            && Propagation::deserialize(policy).is_err()
+        {
+            let known = ["Foreground", "Background", "Orphan", "nil"].map(String::from);
+            let error = FieldError::unsupported("propagationPolicy", policy, &known);
+            return Err(invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
+        }
+        serde_json::from_value(Value::Object(options)).map_err(|error| bad_request(error.to_string()))
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Preconditions {
+    pub uid: Option<String>,
+    pub resource_version: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+pub(crate) enum Propagation {
+    Orphan,
+    Background,
+    Foreground,
+}
+
+/// What a delete came to.
+pub(crate) enum Deleted {
+    Gone(Arc<Stored>),
+    /// Still there, and on its way out.
+    Going(Arc<Stored>),
+}
+
+pub(crate) fn delete(
+    store: &mut Store,
+    cause: &Cause<'_>,
+    target: &Target,
+    options: &DeleteOptions,
+) -> Answer<Deleted> {
+    let id = &target.resource.id;
+    let key = target.key();
+    let Some(current) = store.get(id, &key).cloned() else {
+        return Err(not_found(id, &target.name));
+    };
+    let mut object = current.object()?;
+    check_preconditions(target, &object, options.preconditions.as_ref())?;
+    if *id == namespaces::id()
+        && let Some(stored) = namespaces::terminate(store, cause, &current, object.clone())?
+    {
+        return Ok(Deleted::Going(stored));
+    }
+    if *id == crds::id()
+        && let Some(stored) = crds::terminate(store, cause, object.clone())?
+    {
+        return Ok(Deleted::Going(stored));
+    }
+
+    let grace = match begin_grace(target, &mut object, options, cause.at) {
+        // Nothing changes while it already has as little time as was asked for.
+        Grace::Running => return Ok(Deleted::Going(current)),
+        Grace::Started(seconds) => Some(seconds),
+        Grace::None => None,
+    };
+    let finalizers_changed = mark_dependents(target, &mut object, options);
+    let finalizers_pending = !object.finalizers().is_empty();
+    if grace.is_none() && finalizers_pending {
+        mark_as_deleting(&mut object, cause.at);
+    }
+
+    let mut last = object.clone();
+    if grace.is_some() || finalizers_pending || finalizers_changed {
+        let stored = match object == current.object()? {
+            true => current,
+            false => store.put(cause, id, &key, object)?,
+        };
+        if finalizers_pending || grace.is_some_and(|seconds| seconds > 0) {
+            return Ok(Deleted::Going(stored));
+        }
+        last = stored.object()?;
+    }
+    Ok(Deleted::Gone(store.remove(cause, id, &key, last)?))
+}
+
+/// Deletes each object that a selection covers, and answers with all of them as they were.
+pub(crate) fn delete_collection(
+    store: &mut Store,
+    cause: &Cause<'_>,
+    target: &Target,
+    selection: &Selection,
+    options: &DeleteOptions,
+) -> Answer<Vec<Arc<Stored>>> {
+    let chosen: Vec<_> = selection.of(store.of(&target.resource.id)?, &target.namespace).collect();
+    let chosen: Vec<_> = chosen.into_iter().map(|(key, stored)| (key.to_string(), stored.clone())).collect();
+    for (key, _) in &chosen {
+        let (namespace, name) = key_parts(key);
+        let one = Target { namespace: namespace.into(), name: name.into(), ..target.clone() };
+        delete(store, cause, &one, options)?;
+    }
+    Ok(chosen.into_iter().map(|(_, stored)| stored).collect())
+}
+
+pub(crate) fn check_preconditions(
+    target: &Target,
+    object: &Object,
+    preconditions: Option<&Preconditions>,
+) -> Answer<()> {
+    let Some(preconditions) = preconditions else { return Ok(()) };
+    // The original names the kind here, where other conflicts name the plural.
+    let mut id = target.resource.id.clone();
+    id.plural = id.kind.clone();
+    if let Some(uid) = &preconditions.uid
+        && uid != object.uid()
+    {
+        let why = format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({}). \
+             The object might have been deleted and then recreated",
+            object.uid()
+        );
+        return Err(conflict(&id, &target.name, &why));
+    }
+    if let Some(version) = &preconditions.resource_version
+        && version != object.resource_version()
+    {
+        let why = format!(
+            "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). \
+             The object might have been modified",
+            object.resource_version()
+        );
+        return Err(conflict(&id, &target.name, &why));
+    }
+    Ok(())
+}
+
+enum Grace {
+    /// The kind, or this object now, is not given time.
+    None,
+    Started(i64),
+    /// It was given no more time than this before.
+    Running,
+}
+
+fn begin_grace(target: &Target, object: &mut Object, options: &DeleteOptions, now: Timestamp) -> Grace {
+    // The original takes a negative time for one second.
+    let asked = options.grace_period_seconds.map(|seconds| if seconds < 0 { 1 } else { seconds });
+    let Some(seconds) = target.resource.rules.grace_period(object, asked) else {
+        return Grace::None;
+    };
+    if !object.is_deleting() {
+        object.set_meta("deletionTimestamp", moment(add_seconds(now, seconds)));
+        object.set_meta("deletionGracePeriodSeconds", seconds);
+        if object.generation() > 0 {
+            object.set_meta("generation", object.generation() + 1);
+        }
+        return Grace::Started(seconds);
+    }
+    let Some(running) = object.grace_period().filter(|seconds| *seconds > 0) else {
+        return Grace::None;
+    };
+    match asked {
+        Some(asked) if asked < running => {
+            let (end, seconds) = shorten(object, running, asked, now);
+            object.set_meta("deletionTimestamp", moment(end));
+            object.set_meta("deletionGracePeriodSeconds", seconds);
+            Grace::Started(seconds)
+        }
+        _ => Grace::Running,
+    }
+}
+
+/// When a deletion ends that is given less time than before, and never in the past.
+fn shorten(object: &Object, running: i64, asked: i64, now: Timestamp) -> (Timestamp, i64) {
+    let end = object.meta_text("deletionTimestamp").parse().unwrap_or(now);
+    let end = add_seconds(end, asked - running);
+    if end >= now { (end, asked) } else { (now, asked.min(1)) }
+}
+
+fn add_seconds(moment: Timestamp, seconds: i64) -> Timestamp {
+    moment.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+}
+
+/// Sets the finalizers that make the garbage collector deal with dependents first. True if they changed.
+fn mark_dependents(target: &Target, object: &mut Object, options: &DeleteOptions) -> bool {
+    if target.resource.dependents == Dependents::None {
+        return false;
+    }
+    let before: Vec<String> = object.finalizers().into_iter().map(String::from).collect();
+    let has = |finalizer: &str| before.iter().any(|found| found == finalizer);
+    let wanted = match (options.orphan_dependents, options.propagation_policy) {
+        (Some(true), _) | (None, Some(Propagation::Orphan)) => Some(ORPHAN),
+        (None, Some(Propagation::Foreground)) => Some(FOREGROUND),
+        (Some(false), _) | (None, Some(Propagation::Background)) => None,
+        (None, None) if has(ORPHAN) => Some(ORPHAN),
+        (None, None) if has(FOREGROUND) => Some(FOREGROUND),
+        (None, None) => (target.resource.dependents == Dependents::Orphan).then_some(ORPHAN),
+    };
+    let mut after: Vec<String> = before.iter().filter(|name| *name != ORPHAN && *name != FOREGROUND).cloned().collect();
+    after.extend(wanted.map(String::from));
+    let changed = after.len() != before.len() || after.iter().any(|name| !before.contains(name));
+    if changed {
+        object.set_finalizers(&after);
+    }
+    changed
+}
+
+fn mark_as_deleting(object: &mut Object, now: Timestamp) {
+    if !object.is_deleting() && object.generation() > 0 {
+        object.set_meta("generation", object.generation() + 1);
+    }
+    let later = object.meta_text("deletionTimestamp").parse::<Timestamp>().is_ok_and(|end| end > now);
+    if !object.is_deleting() || later {
+        object.set_meta("deletionTimestamp", moment(now));
+    }
+    object.set_meta("deletionGracePeriodSeconds", 0);
+}

@@ -1,0 +1,113 @@
+//! What can be done to objects. Each verb is a function over the locked store that either commits or changes nothing.
+
+use std::sync::Arc;
+
+use kube::core::Status;
+use serde_json::{Value, json};
+
+use super::{
+    object::{Meta, Object, fill, text},
+    resources::Resource,
+    status::{Answer, FieldError, bad_request, invalid},
+    store::key,
+};
+
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod patch;
+pub(crate) mod read;
+mod strategic;
+pub(crate) mod update;
+
+/// The object, or the place for one, that a request is about.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub resource: Arc<Resource>,
+    /// The served version through which it is seen.
+    pub version: String,
+    pub namespace: String,
+    pub name: String,
+}
+
+impl Target {
+    pub fn key(&self) -> String {
+        key(&self.namespace, &self.name)
+    }
+
+    /// Refuses an object that says it is something else than the URL says.
+    fn check_identity(&self, object: &mut Object) -> Answer<()> {
+        let (expected, kind) = (self.resource.api_version(&self.version), &self.resource.id.kind);
+        if self.resource.shape.is_some() {
+            fill(object, "apiVersion", expected.clone());
+            fill(object, "kind", kind.clone());
+        }
+        let (found_version, found_kind) = (text(object, &["apiVersion"]), text(object, &["kind"]));
+        if (found_version, found_kind) != (expected.as_str(), kind.as_str()) {
+            return Err(self.other_kind(object, found_version, found_kind));
+        }
+        if !self.resource.namespaced {
+            object.meta_mut().remove("namespace");
+        } else if object.namespace().is_empty() {
+            object.set_meta("namespace", self.namespace.clone());
+        } else if object.namespace() != self.namespace {
+            return Err(bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request",
+            ));
+        }
+        Ok(())
+    }
+
+    fn other_kind(&self, object: &Object, api_version: &str, kind: &str) -> Box<Status> {
+        let id = &self.resource.id;
+        let expected = self.resource.api_version(&self.version);
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        if self.resource.shape.is_some() {
+            let why = match api_version == expected {
+                true => "it is of another kind".to_string(),
+                false => format!(
+                    "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:110\""
+                ),
+            };
+            let own = &id.kind;
+            return bad_request(format!("{kind} in version {version:?} cannot be handled as a {own}: {why}"));
+        }
+        if kind.is_empty() {
+            return bad_request(format!("Object 'Kind' is missing in '{}'", json!(object)));
+        }
+        if api_version != expected {
+            return bad_request(format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+            ));
+        }
+        let error = FieldError::invalid("kind", &json!(kind), &format!("must be {}", id.kind));
+        invalid(&id.group, kind, object.name(), &[error])
+    }
+
+    /// Drops what the kind does not know, and refuses what has a wrong type.
+    fn conform(&self, object: &mut Object) -> Answer<()> {
+        let kind = &self.resource.id.kind;
+        self.resource.conform(&self.version, object).map_err(|why| {
+            bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", self.version))
+        })
+    }
+
+    /// Drops what only other servers keep, and fills in defaults.
+    fn complete(&self, object: &mut Object) {
+        let meta = object.meta_mut();
+        // Who owns which field is not tracked yet.
+        meta.remove("managedFields");
+        meta.remove("selfLink");
+        for empty in ["labels", "annotations", "finalizers", "ownerReferences"] {
+            if meta.get(empty).is_some_and(is_empty) {
+                meta.remove(empty);
+            }
+        }
+        self.resource.rules.fill_defaults(&self.version, object);
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.is_null()
+        || value.as_object().is_some_and(|object| object.is_empty())
+        || value.as_array().is_some_and(|list| list.is_empty())
+}

@@ -1,0 +1,130 @@
+//! What the world is going to look at, and when.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use jiff::Timestamp;
+
+/// An object by its namespace and name.
+pub type Key = (String, String);
+
+/// One thing to look at. Of what is due at the same moment, the first of this order comes first, so that a run can be
+/// repeated.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Look {
+    /// A kubelet at its own Node.
+    Machine(String),
+    /// A kubelet at its Lease.
+    Lease(String),
+    /// The node lifecycle controller at a Node.
+    Taints(String),
+    /// The node lifecycle controller at a pod.
+    Readiness(Key),
+    /// A kubelet at a pod.
+    Pod(Key),
+    /// The Job controller at a Job.
+    Job(Key),
+    /// The Job controller at a pod whose Job is gone.
+    Orphan(Key),
+    /// The scheduler at a pod.
+    Waiting(Key),
+    /// The scheduler at a Node that might suit a waiting pod now.
+    Room(String),
+    /// The disruption controller at a budget.
+    Budget(Key),
+    /// The garbage collector at the object with this uid.
+    Garbage(String),
+    /// The namespace controller at a namespace.
+    Namespace(String),
+}
+
+impl fmt::Display for Look {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Look::Machine(name) => write!(formatter, "the kubelet's Node {name}"),
+            Look::Lease(name) => write!(formatter, "the kubelet's Lease {name}"),
+            Look::Taints(name) => write!(formatter, "the taints of Node {name}"),
+            Look::Readiness((namespace, name)) => write!(formatter, "the readiness of pod {namespace}/{name}"),
+            Look::Pod((namespace, name)) => write!(formatter, "the kubelet's pod {namespace}/{name}"),
+            Look::Job((namespace, name)) => write!(formatter, "Job {namespace}/{name}"),
+            Look::Orphan((namespace, name)) => write!(formatter, "orphaned pod {namespace}/{name}"),
+            Look::Waiting((namespace, name)) => write!(formatter, "waiting pod {namespace}/{name}"),
+            Look::Room(name) => write!(formatter, "the room on Node {name}"),
+            Look::Budget((namespace, name)) => write!(formatter, "PodDisruptionBudget {namespace}/{name}"),
+            Look::Garbage(uid) => write!(formatter, "the owners of the object with uid {uid}"),
+            Look::Namespace(name) => write!(formatter, "namespace {name}"),
+        }
+    }
+}
+
+/// Every look has one moment at most; the earliest that was asked for holds.
+#[derive(Debug, Default)]
+pub struct Agenda {
+    moments: BTreeMap<Look, Timestamp>,
+    order: BTreeSet<(Timestamp, Look)>,
+}
+
+impl Agenda {
+    pub fn add(&mut self, look: Look, moment: Timestamp) {
+        match self.moments.get(&look) {
+            Some(known) if *known <= moment => return,
+            Some(known) => {
+                self.order.remove(&(*known, look.clone()));
+            }
+            None => {}
+        }
+        self.moments.insert(look.clone(), moment);
+        self.order.insert((moment, look));
+    }
+
+    pub fn next_moment(&self) -> Option<Timestamp> {
+        self.order.first().map(|(moment, _)| *moment)
+    }
+
+    /// Takes the first thing that is due.
+    pub fn take_due(&mut self, now: Timestamp) -> Option<Look> {
+        if self.next_moment()? > now {
+            return None;
+        }
+        let (_, look) = self.order.pop_first()?;
+        self.moments.remove(&look);
+        Some(look)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    #[test]
+    fn the_earliest_moment_for_a_look_holds() {
+        let mut agenda = Agenda::default();
+        let node = Look::Machine("n1".into());
+        agenda.add(node.clone(), at(10));
+        agenda.add(node.clone(), at(5));
+        agenda.add(node.clone(), at(20));
+
+        assert_eq!(agenda.next_moment(), Some(at(5)));
+        assert_eq!(agenda.take_due(at(4)), None);
+        assert_eq!(agenda.take_due(at(5)), Some(node));
+        assert_eq!(agenda.next_moment(), None);
+    }
+
+    #[test]
+    fn what_is_due_together_comes_in_a_fixed_order() {
+        let mut agenda = Agenda::default();
+        agenda.add(Look::Room("n1".into()), at(5));
+        agenda.add(Look::Machine("n2".into()), at(5));
+        agenda.add(Look::Machine("n1".into()), at(5));
+
+        let mut order = Vec::new();
+        while let Some(look) = agenda.take_due(at(5)) {
+            order.push(look);
+        }
+        assert_eq!(order, [Look::Machine("n1".into()), Look::Machine("n2".into()), Look::Room("n1".into())]);
+    }
+}

@@ -1,0 +1,189 @@
+//! The containers of one pod: how each is started, ends, and is started again.
+
+use std::time::Duration;
+
+use drover_clock::later;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    Pod,
+};
+
+use super::{digest, hex};
+use crate::world::annotations::{Lasts, Script};
+use crate::world::outcome::{doubled, stamp};
+use crate::world::pods;
+
+const FIRST_BACKOFF: Duration = Duration::from_secs(10);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
+
+/// What a machine that went away reports of the containers that were running.
+const KILLED_BY_REBOOT: i32 = 255;
+/// What a container that obeys SIGTERM ends with.
+const TERMINATED: i32 = 143;
+
+/// How far a container has come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Progress {
+    Succeeded,
+    Failed,
+    /// It waits or runs; something happens at that moment, if ever.
+    GoesOn(Option<Timestamp>),
+}
+
+/// What just happened to a container.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Turn {
+    Started,
+    Ended(i32),
+}
+
+/// The status of a container that has not been started.
+pub fn waiting(container: &Container, reason: &str) -> ContainerStatus {
+    ContainerStatus {
+        name: container.name.clone(),
+        image: container.image.clone().unwrap_or_default(),
+        started: Some(false),
+        state: Some(ContainerState { waiting: Some(because(reason, None)), ..ContainerState::default() }),
+        ..ContainerStatus::default()
+    }
+}
+
+/// One container on its way: `step` takes it as far as it can get at `now`.
+pub struct Course<'a> {
+    pub pod: &'a Pod,
+    pub script: Script,
+    pub restarts: bool,
+    /// When it may start for the first time.
+    pub from: Timestamp,
+    pub now: Timestamp,
+}
+
+impl Course<'_> {
+    pub fn step(&self, status: &mut ContainerStatus, turns: &mut Vec<Turn>) -> Progress {
+        let state = status.state.clone().unwrap_or_default();
+        if let Some(ended) = state.terminated {
+            return match ended.exit_code {
+                0 => Progress::Succeeded,
+                _ if self.restarts => self.start_again(status, ended, turns),
+                _ => Progress::Failed,
+            };
+        }
+        if let Some(running) = state.running {
+            return self.run_on(status, &running, turns);
+        }
+        let crashed = status.last_state.as_ref().and_then(|state| state.terminated.clone());
+        match crashed.filter(|_| is_backing_off(status)) {
+            Some(ended) => self.start_again(status, ended, turns),
+            None if self.now < self.from => Progress::GoesOn(Some(self.from)),
+            None => self.start(status, turns),
+        }
+    }
+
+    fn start(&self, status: &mut ContainerStatus, turns: &mut Vec<Turn>) -> Progress {
+        let count = status.restart_count.to_string();
+        let id = hex(&digest(&[pods::uid(&self.pod.metadata), &status.name, &count]));
+        status.container_id = Some(format!("containerd://{id}"));
+        status.image_id = format!("sha256:{}", hex(&digest(&["image", &status.image])));
+        status.ready = true;
+        status.started = Some(true);
+        let running = ContainerStateRunning { started_at: Some(stamp(self.now)) };
+        status.state = Some(ContainerState { running: Some(running), ..ContainerState::default() });
+        turns.push(Turn::Started);
+        Progress::GoesOn(self.ends(self.now))
+    }
+
+    fn run_on(&self, status: &mut ContainerStatus, running: &ContainerStateRunning, turns: &mut Vec<Turn>) -> Progress {
+        let since = running.started_at.as_ref().map_or(self.now, |time| time.0);
+        match self.ends(since) {
+            Some(end) if end <= self.now => {
+                end_with(status, self.script.exit_code, self.now);
+                turns.push(Turn::Ended(self.script.exit_code));
+                self.step(status, turns)
+            }
+            end => Progress::GoesOn(end),
+        }
+    }
+
+    fn ends(&self, since: Timestamp) -> Option<Timestamp> {
+        match self.script.lasts {
+            Lasts::For(time) => Some(later(stamp(since).0, time)),
+            Lasts::Forever => None,
+        }
+    }
+
+    /// The first restart comes at once, the next after ten seconds, each further one after twice as long.
+    fn start_again(
+        &self,
+        status: &mut ContainerStatus,
+        ended: ContainerStateTerminated,
+        turns: &mut Vec<Turn>,
+    ) -> Progress {
+        let restarts = u32::try_from(status.restart_count).unwrap_or(0);
+        let pause = if restarts == 0 { Duration::ZERO } else { doubled(FIRST_BACKOFF, restarts, LONGEST_BACKOFF) };
+        let due = later(ended.finished_at.as_ref().map_or(self.now, |time| time.0), pause);
+        status.last_state = Some(ContainerState { terminated: Some(ended), ..ContainerState::default() });
+        if due <= self.now {
+            status.restart_count += 1;
+            return self.start(status, turns);
+        }
+        let message = format!(
+            "back-off {}s restarting failed container={} pod={}_{}({})",
+            pause.as_secs(),
+            status.name,
+            pods::name(&self.pod.metadata),
+            pods::namespace(&self.pod.metadata),
+            pods::uid(&self.pod.metadata),
+        );
+        let waiting = because("CrashLoopBackOff", Some(message));
+        status.state = Some(ContainerState { waiting: Some(waiting), ..ContainerState::default() });
+        Progress::GoesOn(Some(due))
+    }
+}
+
+/// The machine went away under it and has booted since: the container is started anew, or has failed for good.
+pub fn lose_to_reboot(status: &mut ContainerStatus, booted: Timestamp, restarts: bool, now: Timestamp) {
+    let since = status.state.as_ref().and_then(|state| state.running.as_ref()).and_then(|run| run.started_at.clone());
+    // Objects keep whole seconds: what started in the second of the boot started after it.
+    if since.is_none_or(|since| since >= stamp(booted)) {
+        return;
+    }
+    end_with(status, KILLED_BY_REBOOT, now);
+    if restarts {
+        status.last_state = status.state.take();
+        status.restart_count += 1;
+        status.state =
+            Some(ContainerState { waiting: Some(because("ContainerCreating", None)), ..ContainerState::default() });
+    }
+}
+
+/// Stops a container, whether it runs or not.
+pub fn stop(status: &mut ContainerStatus, now: Timestamp) {
+    if status.state.as_ref().is_none_or(|state| state.terminated.is_none()) {
+        end_with(status, TERMINATED, now);
+    }
+}
+
+fn end_with(status: &mut ContainerStatus, exit_code: i32, now: Timestamp) {
+    let started = status.state.as_ref().and_then(|state| state.running.as_ref()).and_then(|run| run.started_at.clone());
+    status.ready = false;
+    status.started = Some(false);
+    let ended = ContainerStateTerminated {
+        container_id: status.container_id.clone(),
+        exit_code,
+        reason: Some(if exit_code == 0 { "Completed" } else { "Error" }.into()),
+        started_at: started,
+        finished_at: Some(stamp(now)),
+        ..ContainerStateTerminated::default()
+    };
+    status.state = Some(ContainerState { terminated: Some(ended), ..ContainerState::default() });
+}
+
+fn is_backing_off(status: &ContainerStatus) -> bool {
+    let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
+    waiting.and_then(|waiting| waiting.reason.as_deref()) == Some("CrashLoopBackOff")
+}
+
+fn because(reason: &str, message: Option<String>) -> ContainerStateWaiting {
+    ContainerStateWaiting { reason: Some(reason.into()), message }
+}

@@ -1,0 +1,153 @@
+//! From a change to what has to be looked at.
+
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use serde::Deserialize;
+
+use super::agenda::{Key, Look};
+use super::garbage::Header;
+use super::index::{NodeNote, PodNote};
+use super::{Part, World};
+use crate::apiserver::{Change, Direct, Kind};
+
+impl World {
+    /// Every object counts as changed: whatever was going on is taken up again.
+    pub(super) fn notice_everything(&mut self) {
+        let direct = self.server.direct("world");
+        for resource in direct.resources() {
+            for (namespace, name) in direct.names(&resource) {
+                self.notice(&Change { resource: resource.clone(), namespace, name });
+            }
+        }
+    }
+
+    pub(super) fn notice(&mut self, change: &Change) {
+        let direct = self.server.direct("world");
+        let key: Key = (change.namespace.clone(), change.name.clone());
+        match (change.resource.group.as_str(), change.resource.plural.as_str()) {
+            ("", "pods") => self.notice_pod(&key, read(&direct, &key).as_ref()),
+            ("", "nodes") => self.notice_node(&change.name, read(&direct, &key).as_ref()),
+            ("batch", "jobs") => self.notice_job(&key, read(&direct, &key).as_ref()),
+            ("policy", "poddisruptionbudgets") => self.notice_budget(&key, read(&direct, &key).as_ref()),
+            _ => {}
+        }
+        if self.has(Part::Garbage) {
+            self.notice_ties(&direct, change, &key);
+        }
+    }
+
+    fn notice_pod(&mut self, key: &Key, pod: Option<&Pod>) {
+        let before = self.index.note_pod(key, pod);
+        let after = self.index.pod(key).cloned();
+        for job in [&before, &after].into_iter().flatten().filter_map(|note| note.job.as_ref()) {
+            self.soon(Look::Job((key.0.clone(), job.name.clone())));
+        }
+        self.notice_covered(key, before.as_ref(), after.as_ref());
+        let has_left = |before: &&PodNote| after.as_ref().and_then(PodNote::occupies) != before.occupies();
+        if let Some(freed) = before.as_ref().filter(|before| before.occupies().is_some()).filter(has_left) {
+            self.notice_freed(freed);
+        }
+        let Some(after) = after else { return };
+        let asked = before.and_then(|before| before.request);
+        if after.request.is_some() && after.request != asked {
+            self.soon(Look::Waiting(key.clone()));
+        }
+        if after.tracked && after.job.as_ref().is_none_or(|job| !self.index.has_job(&job.uid)) {
+            self.soon(Look::Orphan(key.clone()));
+        }
+        let node = after.node.as_ref().and_then(|node| self.index.node(node));
+        let (simulated, lost) = node.map_or((false, false), |node| (node.machine.is_some(), !node.ready));
+        if simulated {
+            self.soon(Look::Pod(key.clone()));
+        }
+        if lost && after.ready {
+            self.soon(Look::Readiness(key.clone()));
+        }
+    }
+
+    /// A pod counts for the budgets that cover it, and for those that did.
+    fn notice_covered(&mut self, key: &Key, before: Option<&PodNote>, after: Option<&PodNote>) {
+        let counts = |note: &PodNote| (note.ready, note.leaving, note.controlled, note.labels.clone());
+        if before.map(counts) == after.map(counts) {
+            return;
+        }
+        let covering = before.into_iter().chain(after).flat_map(|note| self.index.budgets_over(&key.0, &note.labels));
+        let covering: Vec<Look> = covering.cloned().map(Look::Budget).collect();
+        covering.into_iter().for_each(|look| self.soon(look));
+    }
+
+    /// A pod has left its place: others that had to keep away may have a chance now, there and nearby.
+    fn notice_freed(&mut self, freed: &PodNote) {
+        let Some(node) = freed.node.as_deref() else { return };
+        let rooms: Vec<Look> = self.index.near(node, freed).into_iter().map(Look::Room).collect();
+        rooms.into_iter().for_each(|look| self.soon(look));
+    }
+
+    fn notice_node(&mut self, name: &str, node: Option<&Node>) {
+        let before = self.index.note_node(name, node);
+        let Some(after) = self.index.node(name).cloned() else { return };
+        self.soon(Look::Taints(name.into()));
+        if after.machine.is_some() {
+            self.soon(Look::Machine(name.into()));
+            if before.as_ref().is_none_or(|before| before.machine.is_none()) {
+                self.soon(Look::Lease(name.into()));
+            }
+        }
+        let same = |what: fn(&NodeNote, &NodeNote) -> bool| before.as_ref().is_some_and(|before| what(before, &after));
+        if !same(|before, after| before.place == after.place) {
+            self.soon(Look::Room(name.into()));
+        }
+        let pods: Vec<Key> = self.index.pods_on(name).map(|(key, _)| key.clone()).collect();
+        if !same(|before, after| before.machine == after.machine) && after.machine.is_some() {
+            pods.iter().cloned().for_each(|key| self.soon(Look::Pod(key)));
+        }
+        if !same(|before, after| before.ready == after.ready) && !after.ready {
+            pods.into_iter().for_each(|key| self.soon(Look::Readiness(key)));
+        }
+    }
+
+    fn notice_job(&mut self, key: &Key, job: Option<&Job>) {
+        let gone = self.index.note_job(key, job);
+        let orphans: Vec<Look> =
+            gone.iter().flat_map(|uid| self.index.pods_of_job(uid)).cloned().map(Look::Orphan).collect();
+        orphans.into_iter().for_each(|look| self.soon(look));
+        if job.is_some() {
+            self.soon(Look::Job(key.clone()));
+        }
+    }
+
+    fn notice_budget(&mut self, key: &Key, budget: Option<&PodDisruptionBudget>) {
+        self.index.note_budget(key, budget);
+        if budget.is_some() {
+            self.soon(Look::Budget(key.clone()));
+        }
+    }
+
+    fn notice_ties(&mut self, direct: &Direct, change: &Change, key: &Key) {
+        #[derive(Deserialize)]
+        struct Object {
+            metadata: Header,
+        }
+        let json = direct.json(&change.resource, &change.namespace, &change.name);
+        let header = json.and_then(|json| serde_json::from_slice::<Object>(&json).ok()).map(|object| object.metadata);
+        let gone = header.is_none();
+        for uid in self.owners.note(&change.resource, key, header) {
+            self.soon(Look::Garbage(uid));
+        }
+        if change.resource.group.is_empty() && change.resource.plural == "namespaces" {
+            self.soon(Look::Namespace(change.name.clone()));
+        } else if gone && !change.namespace.is_empty() {
+            self.soon(Look::Namespace(change.namespace.clone()));
+        }
+    }
+}
+
+/// The object as it is now. One that cannot be read as what it should be is left alone.
+fn read<K: Kind>(direct: &Direct, (namespace, name): &Key) -> Option<K> {
+    let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    direct.get(namespace, name).unwrap_or_else(|status| {
+        tracing::warn!("the world cannot read {} {name}: {}", K::kind(&()), status.message);
+        None
+    })
+}

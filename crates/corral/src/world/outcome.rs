@@ -1,0 +1,114 @@
+//! What the parts of the world decide: writes as values, and the moment to look again.
+
+use std::time::Duration;
+
+use drover_clock::later;
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// One write of the world. Objects that were read carry their resourceVersion, so a write that rests on an old
+/// reading is refused, and the object is looked at again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    CreatePod(Box<Pod>),
+    /// The whole pod with a new status.
+    PodStatus(Box<Pod>),
+    BindPod {
+        namespace: String,
+        name: String,
+        node: String,
+    },
+    /// Takes the Job controller's finalizer off a pod.
+    ReleasePod {
+        namespace: String,
+        name: String,
+    },
+    /// Asks for a pod's end, as any client would.
+    DeletePod {
+        namespace: String,
+        name: String,
+        uid: String,
+    },
+    /// The kubelet's last word: the containers have stopped, the pod may go.
+    RemovePod {
+        namespace: String,
+        name: String,
+        uid: String,
+    },
+    JobStatus(Box<Job>),
+    /// Deletes a Job after its pods.
+    DeleteJob {
+        namespace: String,
+        name: String,
+        uid: String,
+    },
+    NodeStatus(Box<Node>),
+    UpdateNode(Box<Node>),
+    /// What `kubectl cordon` does.
+    Cordon {
+        node: String,
+    },
+    /// What a finished upgrade leaves on its machine: another version, and perhaps a reboot until that moment.
+    MachineUpgraded {
+        node: String,
+        version: String,
+        down_until: Option<Timestamp>,
+    },
+    CreateLease(Box<Lease>),
+    RenewLease(Box<Lease>),
+    BudgetStatus(Box<PodDisruptionBudget>),
+    Log {
+        namespace: String,
+        pod: String,
+        lines: Vec<String>,
+    },
+}
+
+/// What one part does about one object, in order, and when it looks again if nothing changes before.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    pub actions: Vec<Action>,
+    pub wake: Option<Timestamp>,
+}
+
+impl Outcome {
+    pub fn nothing() -> Self {
+        Outcome::default()
+    }
+
+    pub fn act(actions: Vec<Action>) -> Self {
+        Outcome { actions, wake: None }
+    }
+
+    pub fn wait_until(moment: Timestamp) -> Self {
+        Outcome { actions: Vec::new(), wake: Some(moment) }
+    }
+}
+
+/// The earlier of two moments to wake at, where there are any.
+pub fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// `now` as Kubernetes keeps it, in whole seconds: a status must compare equal to itself when it is read back.
+pub fn stamp(now: Timestamp) -> Time {
+    Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
+/// `time` doubled for every repetition after the first, at most `cap`.
+pub fn doubled(time: Duration, repetitions: u32, cap: Duration) -> Duration {
+    let factor = 1_u32.checked_shl(repetitions.saturating_sub(1)).unwrap_or(u32::MAX);
+    time.checked_mul(factor).unwrap_or(cap).min(cap)
+}
+
+/// The moment `seconds` after `time`; a negative number counts as none.
+pub fn seconds_after(time: &Time, seconds: i64) -> Timestamp {
+    later(time.0, Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}

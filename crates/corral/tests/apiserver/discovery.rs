@@ -1,0 +1,62 @@
+//! What clients can find out before they act.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Discovery};
+
+use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn the_server_says_that_it_is_well_and_which_release_it_is_like() {
+    let server = server();
+    for path in ["/readyz", "/healthz", "/livez", "/readyz?verbose"] {
+        assert_eq!(server.read(path).await.body, "ok");
+    }
+    assert_eq!(server.read("/version").await.ok()["gitVersion"], "v1.34.4");
+    assert_eq!(server.ask("POST", "/version", JSON, "{}").await.code, 405);
+}
+
+#[tokio::test(start_paused = true)]
+async fn groups_and_resources_are_listed() {
+    let server = server();
+    let groups = server.read("/apis").await.ok();
+    let names: Vec<_> = groups["groups"].as_array().unwrap().iter().map(|group| &group["name"]).collect();
+    assert_eq!(names, ["apiextensions.k8s.io", "batch", "coordination.k8s.io", "policy"]);
+
+    let core = server.read("/api/v1").await.ok();
+    let resource = |name: &str| core["resources"].as_array().unwrap().iter().find(|one| one["name"] == name).cloned();
+    assert_eq!(resource("pods").unwrap()["shortNames"][0], "po");
+    assert_eq!(resource("pods/eviction").unwrap()["kind"], "Eviction");
+    assert_eq!(resource("nodes").unwrap()["namespaced"], false);
+    assert!(resource("nodes/status").is_some() && resource("configmaps/status").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_discovery_of_kube_finds_custom_kinds() {
+    let server = server();
+    server.make(DEFINITIONS, plan_definition()).await.ok();
+    let found = Discovery::new(server.client("test")).run().await.unwrap();
+    let (plan, _) = found.get("example.com").unwrap().recommended_kind("Plan").unwrap();
+    assert_eq!((plan.plural.as_str(), plan.version.as_str()), ("plans", "v1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_there_is_not_found() {
+    let server = server();
+    for path in ["/nowhere", "/apis/nowhere.io", "/apis/nowhere.io/v1", "/apis/nowhere.io/v1/things"] {
+        let answer = server.read(path).await;
+        assert_eq!((answer.code, answer.body.as_str()), (404, Some("404 page not found\n")), "{path}");
+    }
+    for path in
+        ["/api/v2", "/api/v1/things", "/apis/batch/v2", "/api/v1/configmaps/a", "/api/v1/namespaces/default/nodes"]
+    {
+        let answer = server.read(path).await;
+        let expected = (404, "the server could not find the requested resource");
+        assert_eq!((answer.code, answer.message()), expected, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_client_of_kube_takes_a_not_found_for_what_it_is() {
+    let nodes: Api<Node> = Api::all(server().client("test"));
+    assert!(nodes.get_opt("none").await.unwrap().is_none());
+}

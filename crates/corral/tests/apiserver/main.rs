@@ -1,0 +1,14 @@
+//! What the API server promises, asked over the service as any client would.
+
+mod binding_and_eviction;
+mod builtin_kinds;
+mod custom_kinds;
+mod deletes;
+mod discovery;
+mod lists;
+mod pod_logs;
+mod save_and_load;
+mod server;
+mod support;
+mod watches;
+mod writes;
