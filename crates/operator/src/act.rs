@@ -1,0 +1,182 @@
+//! Carries out writes, stage by stage.
+//!
+//! Every answer is an event for the store, also a refusal: whoever lost a race reads the object at once instead of
+//! waiting for the watch to tell.
+
+use drover_core::decision::{Act, Kind, Purpose, Write};
+use drover_core::seen::Seen;
+use futures::future::join_all;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::api::{Api, ApiError, collection, object};
+use crate::inbox::Message;
+
+/// The write that ended a batch, and why.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    pub write: Write,
+    pub error: ApiError,
+}
+
+impl Failure {
+    /// Somebody else was faster: the next decision knows more.
+    pub fn is_lost_race(&self) -> bool {
+        matches!(self.error.code(), Some(404 | 409))
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let verb = match self.write.act {
+            Act::Create(_) => "create",
+            Act::Patch(_) => "patch",
+            Act::PatchStatus(_) => "patch the status of",
+            Act::Delete { .. } => "delete",
+        };
+        write!(f, "cannot {verb} {}: {}", self.write.subject, self.error)
+    }
+}
+
+/// What a batch needs to act: cheap to clone, one for each batch.
+#[derive(Clone, Debug)]
+pub struct Hands {
+    pub api: Api,
+    pub inbox: UnboundedSender<Message>,
+    /// Until when this process leads. Whoever no longer does, writes nothing.
+    pub leading_until: watch::Receiver<Option<Instant>>,
+}
+
+impl Hands {
+    /// Ordered between stages, side by side within one; the first failure ends the batch after its stage.
+    pub async fn carry_out(&self, stages: Vec<Vec<Write>>) -> Option<Box<Failure>> {
+        for stage in stages {
+            let results = join_all(stage.iter().map(|write| self.write(write))).await;
+            let failed = stage.into_iter().zip(results).find_map(|(write, result)| Some((write, result.err()?)));
+            if let Some((write, error)) = failed {
+                return Some(Box::new(Failure { write, error }));
+            }
+        }
+        None
+    }
+
+    async fn write(&self, write: &Write) -> Result<(), ApiError> {
+        if self.leading_until.borrow().is_none_or(|until| Instant::now() >= until) {
+            let message = "this operator no longer leads".to_owned();
+            return Err(ApiError::Refused { code: 409, reason: "NotLeading".to_owned(), message });
+        }
+        match self.send(write).await {
+            Ok(body) => {
+                tracing::info!("{:?} {}", write.purpose, write.subject);
+                self.learn(write, &body);
+                Ok(())
+            }
+            // Told before, or not to be told: neither keeps an upgrade from going on.
+            Err(error) if write.purpose == Purpose::Announce => {
+                if error.code() != Some(409) {
+                    tracing::warn!("cannot create {}: {error}", write.subject);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if matches!(error.code(), Some(404 | 409)) {
+                    self.look(write).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn send(&self, write: &Write) -> Result<bytes::Bytes, ApiError> {
+        let path = object(&write.subject);
+        let manager = format!("fieldManager={}", drover_api::marks::FIELD_MANAGER);
+        match &write.act {
+            Act::Create(body) => {
+                let path = collection(write.subject.kind, &write.subject.namespace);
+                self.api.post(&format!("{path}?{manager}"), body).await
+            }
+            Act::Patch(patch) => self.change(&format!("{path}?{manager}"), &path, patch).await,
+            Act::PatchStatus(patch) => self.change(&format!("{path}/status?{manager}"), &path, patch).await,
+            Act::Delete { uid } => {
+                let options = json!({
+                    "apiVersion": "v1", "kind": "DeleteOptions",
+                    "propagationPolicy": "Background", "preconditions": { "uid": uid },
+                });
+                self.api.delete(&path, &options).await
+            }
+        }
+    }
+
+    /// A merge patch; where only `update` is granted, the same as a read and a guarded update.
+    async fn change(&self, path: &str, object: &str, patch: &Value) -> Result<bytes::Bytes, ApiError> {
+        match self.api.patch(path, patch).await {
+            Err(error) if error.code() == Some(403) => {
+                let Ok(current) = self.api.get(object).await else { return Err(error) };
+                let Ok(mut changed) = serde_json::from_slice::<Value>(&current) else { return Err(error) };
+                merge(&mut changed, patch);
+                self.api
+                    .put(path, &changed)
+                    .await
+                    .map_err(|refused| if refused.is_forbidden() { error } else { refused })
+            }
+            answer => answer,
+        }
+    }
+
+    /// The answer to a write is the newest that is known of its object.
+    fn learn(&self, write: &Write, body: &[u8]) {
+        let gone = matches!(write.act, Act::Delete { .. }) && !is_object(body);
+        self.tell(write, (!gone).then_some(body));
+    }
+
+    /// Reads the object of a lost race.
+    async fn look(&self, write: &Write) {
+        match self.api.get(&object(&write.subject)).await {
+            Ok(body) => self.tell(write, Some(&body)),
+            Err(error) if error.code() == Some(404) => self.tell(write, None),
+            Err(_) => {}
+        }
+    }
+
+    fn tell(&self, write: &Write, body: Option<&[u8]>) {
+        if write.subject.kind == Kind::Event {
+            return;
+        }
+        let message = match body.map(|body| Seen::decode(write.subject.kind, body)) {
+            Some(Ok(Some(seen))) => Message::Changed(Box::new(seen)),
+            Some(_) => return,
+            None => Message::Missing { kind: write.subject.kind, name: write.subject.name.clone() },
+        };
+        // A closed inbox means that the operator has ended, and this batch with it.
+        let _ = self.inbox.send(message);
+    }
+}
+
+/// A delete answers with the object if a finalizer keeps it, else with a Status.
+fn is_object(body: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Answer {
+        kind: String,
+    }
+    serde_json::from_slice::<Answer>(body).is_ok_and(|answer| answer.kind != "Status")
+}
+
+/// RFC 7396.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in patch {
+        match target.as_object_mut() {
+            Some(fields) if value.is_null() => drop(fields.remove(key)),
+            Some(fields) => merge(fields.entry(key.clone()).or_insert(Value::Null), value),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Requests as the engine makes them: raw, each with a timeout, none repeated.
+//!
+//! Answers stay bytes: what is kept of an object is decoded straight from them.
+
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use drover_clock::Clock;
+use drover_core::decision::{Kind, Subject};
+use futures::StreamExt;
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use kube::Client;
+use kube::client::Body;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// No request of ours takes longer, but a watch.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+pub const MERGE_PATCH: &str = "application/merge-patch+json";
+const JSON: &str = "application/json";
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ApiError {
+    /// The server answered, and said no.
+    #[error("{message}")]
+    Refused { code: u16, reason: String, message: String },
+    /// Nobody knows whether it happened.
+    #[error("no answer within {} s", TIMEOUT.as_secs())]
+    Timeout,
+    #[error("the API server cannot be reached: {0}")]
+    Unreachable(String),
+    #[error("the answer cannot be read: {0}")]
+    Unreadable(String),
+}
+
+impl ApiError {
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            ApiError::Refused { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self.code(), Some(401 | 403))
+    }
+
+    /// The resourceVersion is older than what the server remembers.
+    pub fn is_expired(&self) -> bool {
+        self.code() == Some(410)
+    }
+}
+
+/// What of a `Status` is read.
+#[derive(Deserialize, Default)]
+struct Status {
+    #[serde(default)]
+    code: u16,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    message: String,
+}
+
+/// A refusal as the server words it, whatever it sent.
+pub fn refusal(code: StatusCode, body: &[u8]) -> ApiError {
+    let status: Status = serde_json::from_slice(body).unwrap_or_default();
+    let message =
+        if status.message.is_empty() { String::from_utf8_lossy(body).trim().to_owned() } else { status.message };
+    let message = if message.is_empty() { code.to_string() } else { message };
+    let code = if status.code == 0 { code.as_u16() } else { status.code };
+    ApiError::Refused { code, reason: status.reason, message }
+}
+
+/// The API server, seen by one operator.
+#[derive(Clone)]
+pub struct Api {
+    client: Client,
+    clock: Clock,
+}
+
+impl std::fmt::Debug for Api {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Api").finish_non_exhaustive()
+    }
+}
+
+impl Api {
+    pub fn new(client: Client, clock: Clock) -> Self {
+        Api { client, clock }
+    }
+
+    pub async fn get(&self, path: &str) -> Result<Bytes, ApiError> {
+        self.call(Method::GET, path, JSON, Vec::new()).await
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Bytes, ApiError> {
+        self.call(Method::POST, path, JSON, body.to_string().into_bytes()).await
+    }
+
+    pub async fn put(&self, path: &str, body: &Value) -> Result<Bytes, ApiError> {
+        self.call(Method::PUT, path, JSON, body.to_string().into_bytes()).await
+    }
+
+    pub async fn patch(&self, path: &str, body: &Value) -> Result<Bytes, ApiError> {
+        self.call(Method::PATCH, path, MERGE_PATCH, body.to_string().into_bytes()).await
+    }
+
+    pub async fn delete(&self, path: &str, options: &Value) -> Result<Bytes, ApiError> {
+        self.call(Method::DELETE, path, JSON, options.to_string().into_bytes()).await
+    }
+
+    async fn call(&self, method: Method, path: &str, content: &str, body: Vec<u8>) -> Result<Bytes, ApiError> {
+        let exchange = async {
+            let answer = self.send(method, path, content, body).await?;
+            let code = answer.status();
+            let body = answer.into_body().collect().await.map_err(|error| ApiError::Unreachable(error.to_string()))?;
+            let body = body.to_bytes();
+            if code.is_success() { Ok(body) } else { Err(refusal(code, &body)) }
+        };
+        let limit = self.clock.on_the_wall(TIMEOUT);
+        tokio::time::timeout(limit, exchange).await.unwrap_or(Err(ApiError::Timeout))
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        content: &str,
+        body: Vec<u8>,
+    ) -> Result<http::Response<Body>, ApiError> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(http::header::CONTENT_TYPE, content)
+            .header(http::header::ACCEPT, JSON)
+            .body(Body::from(body))
+            .map_err(|error| ApiError::Unreachable(error.to_string()))?;
+        self.client.send(request).await.map_err(|error| ApiError::Unreachable(innermost(&error)))
+    }
+
+    /// Opens a watch; its lines come as they arrive.
+    pub(crate) async fn watch(&self, path: &str) -> Result<Lines, ApiError> {
+        let limit = self.clock.on_the_wall(TIMEOUT);
+        let opening = self.send(Method::GET, path, JSON, Vec::new());
+        let answer = tokio::time::timeout(limit, opening).await.unwrap_or(Err(ApiError::Timeout))?;
+        let code = answer.status();
+        if code.is_success() {
+            return Ok(Lines { body: answer.into_body().into_data_stream().boxed(), rest: BytesMut::new() });
+        }
+        let body = answer.into_body().collect();
+        let body = tokio::time::timeout(limit, body).await.map_err(|_| ApiError::Timeout)?;
+        let body = body.map_err(|error| ApiError::Unreachable(error.to_string()))?;
+        Err(refusal(code, &body.to_bytes()))
+    }
+}
+
+/// kube wraps the cause several times; only the last says what happened.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+/// The lines of an open watch.
+pub(crate) struct Lines {
+    body: futures::stream::BoxStream<'static, Result<Bytes, kube::Error>>,
+    rest: BytesMut,
+}
+
+impl Lines {
+    /// The next line; none when the server has ended the watch.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line = self.rest.split_to(end).freeze();
+                self.rest.advance(1);
+                if !line.is_empty() {
+                    return Ok(Some(line));
+                }
+                continue;
+            }
+            match self.body.next().await {
+                Some(Ok(chunk)) => self.rest.extend_from_slice(&chunk),
+                Some(Err(error)) => return Err(ApiError::Unreachable(innermost(&error))),
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+/// The path of all objects of a kind in a namespace; Nodes have none.
+pub fn collection(kind: Kind, namespace: &str) -> String {
+    match kind {
+        Kind::Plan => format!("/apis/upgrade.cattle.io/v1/namespaces/{namespace}/plans"),
+        Kind::Node => "/api/v1/nodes".to_owned(),
+        Kind::Job => format!("/apis/batch/v1/namespaces/{namespace}/jobs"),
+        Kind::Secret => format!("/api/v1/namespaces/{namespace}/secrets"),
+        Kind::Event => format!("/api/v1/namespaces/{namespace}/events"),
+    }
+}
+
+pub fn object(subject: &Subject) -> String {
+    format!("{}/{}", collection(subject.kind, &subject.namespace), subject.name)
+}

@@ -1,0 +1,199 @@
+//! Who leads: one Lease, our own election.
+//!
+//! No clock of another machine is trusted. A Lease counts as lapsed when its record has not changed for its duration as
+//! measured here; one's own is held only until a deadline that ends before any other could see it lapse.
+
+use std::time::Duration;
+
+use drover_clock::Clock;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::api::{Api, ApiError};
+use crate::inbox::Message;
+
+#[derive(Debug, Clone)]
+pub struct ElectionOptions {
+    pub namespace: String,
+    pub name: String,
+    /// How long others leave an unchanged Lease alone.
+    pub lease_duration: Duration,
+    /// How long one's own is held without being renewed; shorter than the duration.
+    pub renew_deadline: Duration,
+    pub retry_period: Duration,
+}
+
+impl ElectionOptions {
+    pub fn new(namespace: &str, name: &str) -> Self {
+        ElectionOptions {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Stands for election for ever; tells the engine and its hands when it leads and when no longer.
+#[derive(Debug)]
+pub struct Candidate {
+    pub api: Api,
+    pub clock: Clock,
+    pub options: ElectionOptions,
+    /// Unique to this process: whoever starts again is somebody else.
+    pub identity: String,
+    pub leading_until: watch::Sender<Option<Instant>>,
+    pub inbox: UnboundedSender<Message>,
+    pub seen: Option<Record>,
+}
+
+/// Whose the Lease is.
+enum Standing {
+    Ours,
+    Theirs,
+    /// The Lease changed between reading and writing it: whoever led still does until the deadline.
+    Unclear,
+}
+
+/// A Lease as last seen, and when it was first seen so.
+#[derive(Debug)]
+pub struct Record {
+    spec: Value,
+    since: Instant,
+}
+
+impl Candidate {
+    pub async fn stand(mut self) {
+        let mut said = None;
+        loop {
+            let asked = Instant::now();
+            match self.campaign().await {
+                Ok(Standing::Ours) => self.set(Some(asked + self.clock.on_the_wall(self.options.renew_deadline))),
+                Ok(Standing::Theirs) => self.set(None),
+                Ok(Standing::Unclear) => {}
+                Err(error) => {
+                    let sentence =
+                        format!("cannot hold the Lease {}/{}: {error}", self.options.namespace, self.options.name);
+                    if said.as_ref() != Some(&sentence) {
+                        let remedy = if error.is_forbidden() {
+                            "; grant get, create and update on leases.coordination.k8s.io"
+                        } else {
+                            ""
+                        };
+                        tracing::warn!("{sentence}{remedy}");
+                    }
+                    said = Some(sentence);
+                }
+            }
+            if self.leading_until.borrow().is_some_and(|until| Instant::now() >= until) {
+                self.set(None);
+            }
+            if self.inbox.is_closed() {
+                return;
+            }
+            self.clock.sleep(self.options.retry_period).await;
+        }
+    }
+
+    fn set(&self, until: Option<Instant>) {
+        let led = self.leading_until.borrow().is_some();
+        self.leading_until.send_replace(until);
+        if led != until.is_some() {
+            // A closed inbox means that the operator has ended, and this task with it.
+            let _ = self.inbox.send(Message::Leading(until.is_some()));
+        }
+    }
+
+    /// Takes or renews the Lease if it is free, lapsed or ours.
+    async fn campaign(&mut self) -> Result<Standing, ApiError> {
+        let path = lease_path(&self.options);
+        let lease = match self.api.get(&path).await {
+            Ok(body) => {
+                serde_json::from_slice::<Value>(&body).map_err(|error| ApiError::Unreadable(error.to_string()))?
+            }
+            Err(error) if error.code() == Some(404) => return self.create().await,
+            Err(error) => return Err(error),
+        };
+        let spec = lease["spec"].clone();
+        let holder = spec["holderIdentity"].as_str().unwrap_or_default().to_owned();
+        let mine = holder == self.identity;
+        if !mine && !holder.is_empty() && !self.has_lapsed(&spec) {
+            return Ok(Standing::Theirs);
+        }
+        let transitions = spec["leaseTransitions"].as_i64().unwrap_or(0);
+        let acquired = if mine { spec["acquireTime"].clone() } else { Value::Null };
+        let transitions = if mine { transitions } else { transitions + 1 };
+        let mut renewed = lease;
+        renewed["spec"] = self.spec(acquired, transitions);
+        standing(self.api.put(&path, &renewed).await)
+    }
+
+    async fn create(&self) -> Result<Standing, ApiError> {
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": { "name": self.options.name, "namespace": self.options.namespace },
+            "spec": self.spec(Value::Null, 0),
+        });
+        standing(self.api.post(&collection_path(&self.options), &lease).await)
+    }
+
+    fn has_lapsed(&mut self, spec: &Value) -> bool {
+        let now = Instant::now();
+        if self.seen.as_ref().is_none_or(|seen| seen.spec != *spec) {
+            self.seen = Some(Record { spec: spec.clone(), since: now });
+        }
+        let duration = spec["leaseDurationSeconds"].as_u64().map_or(self.options.lease_duration, Duration::from_secs);
+        self.seen.as_ref().is_some_and(|seen| now >= seen.since + self.clock.on_the_wall(duration))
+    }
+
+    fn spec(&self, acquired: Value, transitions: i64) -> Value {
+        let now = micros(self.clock.now());
+        json!({
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": self.options.lease_duration.as_secs().max(1),
+            "acquireTime": if acquired.is_null() { json!(now) } else { acquired },
+            "renewTime": now,
+            "leaseTransitions": transitions,
+        })
+    }
+}
+
+fn standing(answer: Result<bytes::Bytes, ApiError>) -> Result<Standing, ApiError> {
+    match answer {
+        Ok(_) => Ok(Standing::Ours),
+        Err(error) if error.code() == Some(409) => Ok(Standing::Unclear),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives the Lease back, so that the next operator need not wait for it to lapse. Best effort: a Lease that could not
+/// be given back lapses.
+pub async fn resign(api: &Api, options: &ElectionOptions, identity: &str) {
+    let path = lease_path(options);
+    let Ok(body) = api.get(&path).await else { return };
+    let Ok(mut lease) = serde_json::from_slice::<Value>(&body) else { return };
+    if lease["spec"]["holderIdentity"] == identity {
+        lease["spec"]["holderIdentity"] = json!("");
+        if let Err(error) = api.put(&path, &lease).await {
+            tracing::warn!("cannot give back the Lease {}/{}: {error}", options.namespace, options.name);
+        }
+    }
+}
+
+fn collection_path(options: &ElectionOptions) -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", options.namespace)
+}
+
+fn lease_path(options: &ElectionOptions) -> String {
+    format!("{}/{}", collection_path(options), options.name)
+}
+
+/// Leases keep microseconds.
+fn micros(moment: Timestamp) -> String {
+    format!("{moment:.6}")
+}

@@ -1,0 +1,408 @@
+//! The loop: takes what the inbox brings, decides, sends the writes off.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use drover_api::plan::labels::PLAN;
+use drover_clock::{Clock, later};
+use drover_core::decision::{Act, Decision, Kind, Reason, Wait, Write};
+use drover_core::plan::job::JobSettings;
+use drover_core::plan::{Trouble, View, decide, undo_orphaned_marks};
+use drover_core::seen::Seen;
+use jiff::Timestamp;
+use kube::Client;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::act::{Failure, Hands};
+use crate::api::Api;
+use crate::election::{Candidate, ElectionOptions, resign};
+use crate::follow::{follow, plural};
+use crate::inbox::Message;
+use crate::store::Store;
+
+/// Events that come in a burst are decided on together.
+const COALESCE: Duration = Duration::from_millis(50);
+/// Everything is looked at again after this time, should an event have been lost.
+const LOOK_AT_ALL: Duration = Duration::from_secs(300);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A write that fails this often in a row, for a reason that may pass, is published as a wait.
+const FAILURES_TO_TELL: u32 = 3;
+
+const WATCHED: [Kind; 4] = [Kind::Plan, Kind::Node, Kind::Job, Kind::Secret];
+
+#[derive(Debug, Clone)]
+pub struct OperatorOptions {
+    /// Plans, Jobs and Secrets of this namespace; Nodes have none.
+    pub namespace: String,
+    /// Unique to this process.
+    pub identity: String,
+    pub election: ElectionOptions,
+    pub settings: JobSettings,
+    pub clock: Clock,
+}
+
+impl OperatorOptions {
+    pub fn new(namespace: &str, identity: &str, clock: Clock) -> Self {
+        let settings = JobSettings::default();
+        OperatorOptions {
+            namespace: namespace.to_owned(),
+            identity: identity.to_owned(),
+            election: ElectionOptions::new(namespace, &settings.controller),
+            settings,
+            clock,
+        }
+    }
+}
+
+/// One thing that is decided on as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Work {
+    Plan(String),
+    /// Marks of Plans that are gone.
+    Orphans,
+}
+
+/// A decision as it was taken, for whoever wants to follow along.
+#[derive(Debug, Clone)]
+pub struct Report {
+    pub at: Timestamp,
+    pub plan: String,
+    pub decision: Decision,
+}
+
+/// One operator process.
+pub struct Operator {
+    api: Api,
+    options: OperatorOptions,
+    reports: Option<UnboundedSender<Report>>,
+}
+
+impl std::fmt::Debug for Operator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Operator").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Operator {
+    pub fn new(client: Client, options: OperatorOptions) -> Self {
+        Operator { api: Api::new(client, options.clock), options, reports: None }
+    }
+
+    /// Every decision is reported here, too.
+    pub fn reporting_to(mut self, reports: UnboundedSender<Report>) -> Self {
+        self.reports = Some(reports);
+        self
+    }
+
+    /// Runs until `stop` ends, then gives the Lease back. Dropped before that, it ends as a crashed process would: no
+    /// task of its own outlives it.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let (inbox, messages) = unbounded_channel();
+        let (leading, leading_until) = watch::channel(None);
+        let mut tasks = JoinSet::new();
+        for kind in WATCHED {
+            tasks.spawn(follow(
+                self.api.clone(),
+                self.options.clock,
+                kind,
+                self.options.namespace.clone(),
+                inbox.clone(),
+            ));
+        }
+        let candidate = Candidate {
+            api: self.api.clone(),
+            clock: self.options.clock,
+            options: self.options.election.clone(),
+            identity: self.options.identity.clone(),
+            leading_until: leading,
+            inbox: inbox.clone(),
+            seen: None,
+        };
+        tasks.spawn(candidate.stand());
+
+        let (api, election, identity) =
+            (self.api.clone(), self.options.election.clone(), self.options.identity.clone());
+        let hands = Hands { api: self.api.clone(), inbox, leading_until };
+        let engine = Engine::new(self, hands);
+        tokio::select! {
+            biased;
+            () = stop => {}
+            () = engine.run(messages) => {}
+        }
+        drop(tasks);
+        resign(&api, &election, &identity).await;
+    }
+}
+
+/// What is known about one piece of work beside the objects themselves.
+#[derive(Debug, Default)]
+struct Desk {
+    /// Decide at this moment, or earlier if an event comes.
+    due: Option<Timestamp>,
+    /// A batch is under way: nothing is decided until its answers are in.
+    in_flight: bool,
+    failures: u32,
+    not_before: Option<Timestamp>,
+    last_failure: Option<Box<Failure>>,
+    status_written: Option<Timestamp>,
+    told: Vec<Wait>,
+}
+
+struct Engine {
+    options: OperatorOptions,
+    reports: Option<UnboundedSender<Report>>,
+    hands: Hands,
+    store: Store,
+    desks: BTreeMap<Work, Desk>,
+    unseen: BTreeMap<Kind, (String, bool)>,
+    leading: bool,
+    look_at_all: Timestamp,
+    batches: JoinSet<()>,
+}
+
+impl Engine {
+    fn new(operator: Operator, hands: Hands) -> Self {
+        Engine {
+            look_at_all: operator.options.clock.now(),
+            options: operator.options,
+            reports: operator.reports,
+            hands,
+            store: Store::default(),
+            desks: BTreeMap::new(),
+            unseen: BTreeMap::new(),
+            leading: false,
+            batches: JoinSet::new(),
+        }
+    }
+
+    async fn run(mut self, mut messages: UnboundedReceiver<Message>) {
+        let clock = self.options.clock;
+        loop {
+            let next = self.next_look();
+            tokio::select! {
+                biased;
+                message = messages.recv() => match message {
+                    Some(message) => self.take(message),
+                    None => return,
+                },
+                () = clock.sleep_until(next) => self.decide_what_is_due(),
+            }
+            // Ended batches are not kept.
+            while self.batches.try_join_next().is_some() {}
+        }
+    }
+
+    fn next_look(&self) -> Timestamp {
+        let due = |desk: &Desk| {
+            if desk.in_flight { None } else { Some(desk.due?.max(desk.not_before.unwrap_or(Timestamp::MIN))) }
+        };
+        let earliest = if self.may_decide() { self.desks.values().filter_map(due).min() } else { None };
+        earliest.unwrap_or(Timestamp::MAX).min(self.look_at_all)
+    }
+
+    /// Only a leader decides, and only when every kind was seen once or is known to be out of sight.
+    fn may_decide(&self) -> bool {
+        let store = &self.store;
+        let listed = [store.plans.listed, store.nodes.listed, store.jobs.listed, store.secrets.listed];
+        self.leading && WATCHED.iter().zip(listed).all(|(kind, listed)| listed || self.unseen.contains_key(kind))
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Listed { kind, objects, resource_version } => {
+                self.unseen.remove(&kind);
+                self.store.replace(kind, objects, resource_version);
+                self.wake_all();
+            }
+            Message::Changed(seen) => {
+                let plan = plan_of(&seen);
+                if self.store.apply(*seen) {
+                    match plan {
+                        Some(plan) => self.wake_one(Work::Plan(plan)),
+                        None => self.wake_all(),
+                    }
+                }
+            }
+            Message::Gone { kind, name, uid, resource_version } => {
+                self.store.forget(kind, &name, &uid, resource_version);
+                self.wake_all();
+            }
+            Message::Missing { kind, name } => {
+                self.store.bury(kind, &name);
+                self.wake_all();
+            }
+            Message::Watching { kind } => {
+                if self.unseen.remove(&kind).is_some() {
+                    self.wake_all();
+                }
+            }
+            Message::Unseen { kind, sentence, forbidden } => {
+                if self.unseen.insert(kind, (sentence.clone(), forbidden)).is_none_or(|(told, _)| told != sentence) {
+                    tracing::warn!("{sentence}");
+                }
+                self.wake_all();
+            }
+            Message::Leading(leading) => {
+                tracing::info!("{}", if leading { "leading" } else { "not leading" });
+                self.leading = leading;
+                if !leading {
+                    // What is under way must not be followed up by a process that leads no longer.
+                    self.batches.abort_all();
+                    self.desks.values_mut().for_each(|desk| desk.in_flight = false);
+                }
+                self.wake_all();
+            }
+            Message::Done { work, failure } => self.finish(work, failure),
+        }
+    }
+
+    fn wake_all(&mut self) {
+        let gone = |work: &Work, desk: &Desk, store: &Store| match work {
+            Work::Plan(name) => !desk.in_flight && !store.plans.by_name.contains_key(name),
+            Work::Orphans => false,
+        };
+        self.desks.retain(|work, desk| !gone(work, desk, &self.store));
+        let plans: Vec<Work> = self.store.plans.by_name.keys().cloned().map(Work::Plan).collect();
+        plans.into_iter().chain([Work::Orphans]).for_each(|work| self.wake_one(work));
+    }
+
+    fn wake_one(&mut self, work: Work) {
+        let soon = later(self.options.clock.now(), COALESCE);
+        let desk = self.desks.entry(work).or_default();
+        desk.due = Some(desk.due.map_or(soon, |due| due.min(soon)));
+    }
+
+    fn finish(&mut self, work: Work, failure: Option<Box<Failure>>) {
+        let now = self.options.clock.now();
+        let desk = self.desks.entry(work.clone()).or_default();
+        desk.in_flight = false;
+        match failure {
+            None => (desk.failures, desk.not_before, desk.last_failure) = (0, None, None),
+            Some(failure) => {
+                let pause = FIRST_PAUSE.saturating_mul(1 << desk.failures.min(16)).min(LONGEST_PAUSE);
+                desk.failures += 1;
+                desk.not_before = Some(later(now, pause));
+                if !failure.is_lost_race() {
+                    tracing::warn!("{failure}");
+                }
+                desk.last_failure = Some(failure);
+            }
+        }
+        self.wake_one(work);
+    }
+
+    fn decide_what_is_due(&mut self) {
+        let now = self.options.clock.now();
+        if now >= self.look_at_all {
+            self.look_at_all = later(now, LOOK_AT_ALL);
+            self.wake_all();
+        }
+        if !self.may_decide() {
+            return;
+        }
+        let is_due = |desk: &Desk| {
+            !desk.in_flight && desk.due.max(desk.not_before).is_some_and(|due| due <= now && desk.due.is_some())
+        };
+        let due: Vec<Work> = self.desks.iter().filter(|(_, desk)| is_due(desk)).map(|(work, _)| work.clone()).collect();
+        for work in due {
+            let stages = match &work {
+                Work::Plan(name) => self.decide_plan(name, now),
+                Work::Orphans => self.undo_orphans(),
+            };
+            self.send(work, stages, now);
+        }
+    }
+
+    /// Decides for one Plan; what is to be looked at later goes to its desk.
+    fn decide_plan(&mut self, name: &str, now: Timestamp) -> Vec<Vec<Write>> {
+        let desk = self.desks.entry(Work::Plan(name.to_owned())).or_default();
+        desk.due = None;
+        let Some(plan) = self.store.plans.by_name.get(name) else { return Vec::new() };
+        let jobs = self.store.jobs.by_name.values();
+        let view = View {
+            me: &self.options.identity,
+            plan,
+            nodes: &self.store.nodes.by_name,
+            jobs: jobs.filter(|job| job.meta.labels.get(PLAN).is_some_and(|plan| plan == name)).collect(),
+            secrets: &self.store.secrets.by_name,
+            settings: &self.options.settings,
+            status_written: desk.status_written,
+            trouble: trouble(desk, &self.unseen),
+        };
+        let decision = decide(&view, now);
+        desk.due = decision.look_again;
+        for wait in decision.waits.iter().filter(|wait| !desk.told.iter().any(|told| told.sentence == wait.sentence)) {
+            tracing::info!("plan {name} waits: {}: {}", wait.reason, wait.sentence);
+        }
+        desk.told.clone_from(&decision.waits);
+        if let Some(reports) = &self.reports {
+            // Whoever followed along may have stopped.
+            let _ = reports.send(Report { at: now, plan: name.to_owned(), decision: decision.clone() });
+        }
+        decision.stages
+    }
+
+    fn undo_orphans(&mut self) -> Vec<Vec<Write>> {
+        let desk = self.desks.entry(Work::Orphans).or_default();
+        desk.due = None;
+        let store = &self.store;
+        if WATCHED.iter().any(|kind| self.unseen.contains_key(kind)) {
+            return Vec::new();
+        }
+        let uids: BTreeSet<&str> = store.plans.by_name.values().map(|plan| plan.meta.uid.as_str()).collect();
+        let jobs = store.jobs.by_name.values();
+        vec![undo_orphaned_marks(&self.options.namespace, &uids, &store.nodes.by_name, jobs)]
+    }
+
+    fn send(&mut self, work: Work, stages: Vec<Vec<Write>>, now: Timestamp) {
+        let stages: Vec<Vec<Write>> = stages.into_iter().filter(|stage| !stage.is_empty()).collect();
+        if stages.is_empty() {
+            return;
+        }
+        let desk = self.desks.entry(work.clone()).or_default();
+        desk.in_flight = true;
+        if stages.iter().flatten().any(|write| matches!(write.act, Act::PatchStatus(_))) {
+            desk.status_written = Some(now);
+        }
+        let hands = self.hands.clone();
+        self.batches.spawn(async move {
+            let failure = hands.carry_out(stages).await;
+            // A closed inbox means that the operator has ended, and this batch with it.
+            let _ = hands.inbox.send(Message::Done { work, failure });
+        });
+    }
+}
+
+/// Which Plan an object is about; none if it may be about any.
+fn plan_of(seen: &Seen) -> Option<String> {
+    match seen {
+        Seen::Plan(plan) => Some(plan.meta.name.clone()),
+        Seen::Job(job) => job.meta.labels.get(PLAN).cloned(),
+        Seen::Node(_) | Seen::Secret(_) => None,
+    }
+}
+
+/// What keeps this process from seeing or writing, in the words of a wait.
+fn trouble(desk: &Desk, unseen: &BTreeMap<Kind, (String, bool)>) -> Vec<Trouble> {
+    let seeing = unseen.iter().filter(|(_, (_, forbidden))| *forbidden).map(|(kind, (sentence, _))| Trouble {
+        reason: Reason::NoPermission,
+        sentence: sentence.clone(),
+        remedy: Some(format!("grant the operator get, list and watch on {}", plural(*kind))),
+        blind: true,
+    });
+    let writing = desk.last_failure.as_ref().and_then(|failure| {
+        let forbidden = failure.error.is_forbidden();
+        let told = forbidden || failure.error.code() == Some(422) || desk.failures >= FAILURES_TO_TELL;
+        (told && !failure.is_lost_race()).then(|| Trouble {
+            reason: if forbidden { Reason::NoPermission } else { Reason::ApiRefuses },
+            sentence: failure.to_string(),
+            remedy: forbidden
+                .then(|| format!("grant the operator what it lacks on {}", plural(failure.write.subject.kind))),
+            blind: false,
+        })
+    });
+    seeing.chain(writing).collect()
+}

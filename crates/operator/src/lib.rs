@@ -1,0 +1,19 @@
+//! The engine shell: sees through watches, decides with `drover_core`, acts through the API.
+//!
+//! Every watch and every answer to a write goes into one inbox; one task owns the store, decides, and sends the
+//! writes off. There is no other state, so a process that dies loses nothing that the next one cannot see.
+
+mod act;
+mod api;
+mod connect;
+mod election;
+mod engine;
+mod follow;
+mod inbox;
+mod store;
+
+pub use act::Failure;
+pub use api::ApiError;
+pub use connect::{ConnectError, Connection, connect};
+pub use election::ElectionOptions;
+pub use engine::{Operator, OperatorOptions, Report};
