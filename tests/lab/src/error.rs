@@ -1,0 +1,56 @@
+//! What can go wrong in the lab, each with the act that failed and what was seen of it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot {act} {}: {source}", path.display())]
+    File { act: &'static str, path: PathBuf, source: io::Error },
+
+    #[error("the lab has no folder for its builds: set DROVER_LAB_CACHE (XDG_CACHE_HOME and HOME are not set either)")]
+    NoCacheFolder,
+
+    #[error("cannot build the lab's components: `go` is not on the PATH; install Go 1.26 or newer")]
+    NoGo,
+
+    #[error("cannot build {what}; the end of {}:\n{tail}", log.display())]
+    Build { what: String, log: PathBuf, tail: String },
+
+    #[error("cannot make the certificate of {subject}: {source}")]
+    Certificate { subject: String, source: rcgen::Error },
+
+    #[error("no free port on 127.0.0.1 between {from} and {to}")]
+    NoFreePort { from: u16, to: u16 },
+
+    #[error("cannot start {name}: {source}")]
+    Start { name: &'static str, source: io::Error },
+
+    #[error("{name} ended ({status}) while the lab waited for {what}; the end of its log:\n{tail}")]
+    Ended { name: &'static str, status: String, what: &'static str, tail: String },
+
+    #[error("{what} did not come within {seconds} s; the end of {name}'s log:\n{tail}")]
+    TooSlow { name: &'static str, what: &'static str, seconds: u64, tail: String },
+
+    #[error("kubectl {arguments}: {said}")]
+    Kubectl { arguments: String, said: String },
+
+    #[error("these KWOK nodes were not Ready and untainted within {seconds} s: {}", names.join(", "))]
+    NodesNotReady { names: Vec<String>, seconds: u64 },
+
+    #[error("kwok does not run in this lab: start it with `kwok: true`")]
+    NoKwok,
+}
+
+/// Names the file and the act in an error of the file system.
+pub(crate) trait OnFile<T> {
+    fn on_file(self, act: &'static str, path: &Path) -> Result<T>;
+}
+
+impl<T> OnFile<T> for io::Result<T> {
+    fn on_file(self, act: &'static str, path: &Path) -> Result<T> {
+        self.map_err(|source| Error::File { act, path: path.to_owned(), source })
+    }
+}

@@ -1,0 +1,161 @@
+//! One running control plane, from its first process to its last.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::binaries::Binaries;
+use crate::control_plane::{API_SERVER, CONTROLLER_MANAGER, ETCD, KWOK, SCHEDULER, Site};
+use crate::error::{Error, OnFile, Result};
+use crate::kubectl::Kubectl;
+use crate::processes::Processes;
+use crate::{kwok, ports};
+
+#[derive(Debug, Clone)]
+pub struct LabOptions {
+    /// Run KWOK, for nodes without machines.
+    pub kwok: bool,
+    /// How long each component may take to be ready.
+    pub patience: Duration,
+}
+
+impl Default for LabOptions {
+    fn default() -> Self {
+        Self { kwok: false, patience: Duration::from_secs(60) }
+    }
+}
+
+/// A control plane of real components on loopback. Dropping it ends them and removes all that they stored.
+#[derive(Debug)]
+pub struct Lab {
+    processes: Processes,
+    site: Site,
+    kubectl: Kubectl,
+    admin: PathBuf,
+    options: LabOptions,
+}
+
+impl Lab {
+    /// Starts a fresh control plane and waits until it works. Builds the components first if they are missing.
+    pub fn up(options: &LabOptions) -> Result<Self> {
+        let binaries = Binaries::ensure()?;
+        let processes = Processes::new_in(&roomy_folder())?;
+        let dir = processes.dir().to_owned();
+        let site = Site::prepare(binaries, &dir)?;
+        let admin = site.kubeconfig("admin");
+        let kubectl = Kubectl { program: site.binaries.path("kubectl"), kubeconfig: admin.clone(), dir };
+        let mut lab = Self { processes, site, kubectl, admin, options: options.clone() };
+
+        lab.start_etcd()?;
+        lab.start_apiserver()?;
+        lab.processes.start(CONTROLLER_MANAGER, &mut lab.site.controller_manager())?;
+        lab.processes.start(SCHEDULER, &mut lab.site.scheduler())?;
+        if options.kwok {
+            lab.start_kwok()?;
+        }
+        lab.wait_for_controllers()?;
+        Ok(lab)
+    }
+
+    /// The kubeconfig of the administrator.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.admin
+    }
+
+    /// Writes a kubeconfig for a user who may do only what RBAC grants to that user or group.
+    pub fn kubeconfig_for(&self, user: &str, group: Option<&str>) -> Result<PathBuf> {
+        let path = self.site.kubeconfig(&format!("user-{}", user.replace('/', "-")));
+        self.site.pki.kubeconfig(&path, &self.site.url(), user, group)?;
+        Ok(path)
+    }
+
+    /// Runs kubectl as the administrator and returns what it printed.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.kubectl.run(arguments)
+    }
+
+    pub fn kubectl_apply(&self, yaml: &str) -> Result<String> {
+        self.kubectl.run_on(&["apply"], yaml)
+    }
+
+    /// Adds nodes and waits until pods can run on them.
+    pub fn add_kwok_nodes(&self, names: &[&str], labels: &[(&str, &str)]) -> Result<()> {
+        if !self.options.kwok {
+            return Err(Error::NoKwok);
+        }
+        kwok::add_nodes(&self.kubectl, names, labels, self.options.patience)
+    }
+
+    /// Takes the API server away; what is stored stays.
+    pub fn stop_apiserver(&mut self) -> Result<()> {
+        self.processes.stop(API_SERVER)
+    }
+
+    /// Brings the API server back, on the same port and with the same data, and waits until it is ready.
+    pub fn start_apiserver(&mut self) -> Result<()> {
+        self.processes.start(API_SERVER, &mut self.site.api_server())?;
+        let (kubectl, port) = (&self.kubectl, self.site.ports.api_server);
+        self.processes.wait_until(API_SERVER, "the API server to be ready", self.options.patience, || {
+            // A kubectl costs a tenth of a second of the processor that the others need to start.
+            ports::is_open(port) && kubectl.answers(&["/readyz"])
+        })
+    }
+
+    /// Where the API server listens.
+    pub fn url(&self) -> String {
+        self.site.url()
+    }
+
+    /// The folder of everything that this lab writes, its components' logs among them.
+    pub fn dir(&self) -> &Path {
+        self.processes.dir()
+    }
+
+    /// The ids of its processes.
+    pub fn process_ids(&self) -> Vec<u32> {
+        self.processes.ids()
+    }
+
+    /// The ports on 127.0.0.1 that are its own.
+    pub fn ports(&self) -> [u16; 6] {
+        self.site.ports.all()
+    }
+
+    /// Waits for etcd alone, so that its failure is not told as the API server's.
+    fn start_etcd(&mut self) -> Result<()> {
+        self.processes.start(ETCD, &mut self.site.etcd())?;
+        let port = self.site.ports.etcd;
+        self.processes.wait_until(ETCD, "etcd to listen", self.options.patience, || ports::is_open(port))
+    }
+
+    fn start_kwok(&mut self) -> Result<()> {
+        let stages = self.dir().join("stages.yaml");
+        fs::write(&stages, kwok::STAGES).on_file("write", &stages)?;
+        self.processes.start(KWOK, &mut self.site.kwok(&stages))
+    }
+
+    fn wait_for_controllers(&mut self) -> Result<()> {
+        let (kubectl, patience, ports) = (&self.kubectl, self.options.patience, self.site.ports);
+        // The first thing that the controller manager makes; without it no pod can be created.
+        self.processes.wait_until(CONTROLLER_MANAGER, "the default service account", patience, || {
+            kubectl.answers(&["/api/v1/namespaces/default/serviceaccounts/default"])
+        })?;
+        let scheduler = format!("--server=https://127.0.0.1:{}", ports.scheduler);
+        self.processes.wait_until(SCHEDULER, "the scheduler to be ready", patience, || {
+            ports::is_open(ports.scheduler) && kubectl.answers(&["/readyz", &scheduler, "--insecure-skip-tls-verify"])
+        })?;
+        if self.options.kwok {
+            self.processes.wait_until(KWOK, "KWOK to listen", patience, || ports::is_open(ports.kwok))?;
+        }
+        Ok(())
+    }
+}
+
+/// Memory if there is enough of it, for etcd's sake, else the folder for temporary files. A container may have as little as
+/// 64 MB of shared memory, which etcd's first log file fills.
+fn roomy_folder() -> PathBuf {
+    const ENOUGH: u64 = 2 << 30;
+    let memory = Path::new("/dev/shm");
+    let room = rustix::fs::statvfs(memory).map(|at| at.f_bavail.saturating_mul(at.f_frsize)).unwrap_or(0);
+    if room >= ENOUGH && tempfile::tempfile_in(memory).is_ok() { memory.to_owned() } else { std::env::temp_dir() }
+}

@@ -1,0 +1,25 @@
+//! The lab: a real Kubernetes control plane on this machine, built from pinned sources, for the tests that an
+//! imitation could not pass.
+//!
+//! [`Binaries::ensure`] builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and KWOK once,
+//! into a cache outside the checkout. [`Lab::up`] starts them on loopback; dropping the [`Lab`] ends them, and so
+//! does the death of the process that owns it.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the lab waits for processes of this machine, which know no clock but the wall's"
+)]
+
+mod binaries;
+mod control_plane;
+mod error;
+mod kubectl;
+mod kwok;
+mod lab;
+mod pins;
+mod pki;
+mod ports;
+mod processes;
+
+pub use binaries::Binaries;
+pub use error::{Error, Result};
+pub use lab::{Lab, LabOptions};

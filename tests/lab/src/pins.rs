@@ -1,0 +1,164 @@
+//! What the lab builds: three Go modules whose go.mod and go.sum fix every version.
+
+use sha2::{Digest, Sha256};
+
+/// A Go module of ours that exists only to pin commands of others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Module {
+    pub name: &'static str,
+    pub go_mod: &'static str,
+    pub go_sum: &'static str,
+    pub tools_go: &'static str,
+    /// The module whose version is stamped into the binaries.
+    pub pinned: &'static str,
+    /// Packages that hold the version; a binary that is not stamped reports `v0.0.0-master+$Format`.
+    pub stamped: &'static [&'static str],
+    pub commands: &'static [GoCommand],
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GoCommand {
+    pub binary: &'static str,
+    pub package: &'static str,
+}
+
+pub(crate) const MODULES: [Module; 3] = [
+    Module {
+        name: "etcd",
+        go_mod: include_str!("../pins/etcd/go.mod"),
+        go_sum: include_str!("../pins/etcd/go.sum"),
+        tools_go: include_str!("../pins/etcd/tools.go"),
+        pinned: "go.etcd.io/etcd/server/v3",
+        stamped: &[],
+        commands: &[GoCommand { binary: "etcd", package: "go.etcd.io/etcd/server/v3" }],
+    },
+    Module {
+        name: "kubernetes",
+        go_mod: include_str!("../pins/kubernetes/go.mod"),
+        go_sum: include_str!("../pins/kubernetes/go.sum"),
+        tools_go: include_str!("../pins/kubernetes/tools.go"),
+        pinned: "k8s.io/kubernetes",
+        stamped: &["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"],
+        commands: &[
+            GoCommand { binary: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver" },
+            GoCommand { binary: "kube-controller-manager", package: "k8s.io/kubernetes/cmd/kube-controller-manager" },
+            GoCommand { binary: "kube-scheduler", package: "k8s.io/kubernetes/cmd/kube-scheduler" },
+            GoCommand { binary: "kubectl", package: "k8s.io/kubernetes/cmd/kubectl" },
+        ],
+    },
+    Module {
+        name: "kwok",
+        go_mod: include_str!("../pins/kwok/go.mod"),
+        go_sum: include_str!("../pins/kwok/go.sum"),
+        tools_go: include_str!("../pins/kwok/tools.go"),
+        pinned: "sigs.k8s.io/kwok",
+        stamped: &[],
+        commands: &[GoCommand { binary: "kwok", package: "sigs.k8s.io/kwok/cmd/kwok" }],
+    },
+];
+
+/// Names the cache folder of these pins: another pin, flag or machine type is another folder.
+pub(crate) fn key(modules: &[Module]) -> String {
+    let mut hash = Sha256::new();
+    let mut add = |part: &str| {
+        // The length keeps two neighbours from being taken for two others with the same text.
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    };
+    add(std::env::consts::OS);
+    add(std::env::consts::ARCH);
+    for module in modules {
+        add(module.name);
+        add(module.go_mod);
+        add(module.go_sum);
+        module.flags().iter().for_each(|flag| add(flag));
+        for command in module.commands {
+            add(command.binary);
+            add(command.package);
+        }
+    }
+    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Module {
+    /// The version that go.mod requires, such as `v1.34.4`.
+    pub fn version(&self) -> Option<&'static str> {
+        self.go_mod.lines().find_map(|line| {
+            let mut words = line.split_whitespace().skip_while(|word| *word == "require");
+            (words.next() == Some(self.pinned)).then(|| words.next()).flatten()
+        })
+    }
+
+    /// The flags of `go build`. Readonly, so that a pin that does not suffice fails instead of being changed.
+    pub fn flags(&self) -> Vec<String> {
+        vec![
+            "-mod=readonly".into(),
+            "-buildvcs=false".into(),
+            "-trimpath".into(),
+            "-ldflags".into(),
+            self.linker_flags(),
+        ]
+    }
+
+    fn linker_flags(&self) -> String {
+        let mut flags = String::from("-s -w");
+        let version = self.version().unwrap_or_default();
+        let mut numbers = version.trim_start_matches('v').split('.');
+        let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+        for package in self.stamped {
+            for (variable, value) in
+                [("gitVersion", version), ("gitMajor", major), ("gitMinor", minor), ("gitTreeState", "clean")]
+            {
+                flags.push_str(&format!(" -X {package}.{variable}={value}"));
+            }
+        }
+        flags
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(name: &str) -> Module {
+        MODULES.into_iter().find(|module| module.name == name).unwrap()
+    }
+
+    #[test]
+    fn every_module_pins_a_version() {
+        let versions = MODULES.map(|module| module.version().unwrap());
+
+        assert_eq!(versions, ["v3.6.5", "v1.34.4", "v0.8.0"]);
+    }
+
+    #[test]
+    fn kubernetes_binaries_are_stamped_with_the_pinned_version() {
+        let flags = module("kubernetes").linker_flags();
+
+        assert!(flags.contains("-X k8s.io/component-base/version.gitVersion=v1.34.4"), "{flags}");
+        assert!(flags.contains("-X k8s.io/client-go/pkg/version.gitMinor=34"), "{flags}");
+    }
+
+    #[test]
+    fn the_same_pins_have_the_same_key() {
+        assert_eq!(key(&MODULES), key(&MODULES));
+        assert_eq!(key(&MODULES).len(), 16);
+    }
+
+    #[test]
+    fn another_checksum_is_another_key() {
+        let mut changed = MODULES;
+        changed[0].go_sum = "";
+
+        assert_ne!(key(&changed), key(&MODULES));
+    }
+
+    #[test]
+    fn text_that_moves_from_one_file_to_the_next_is_another_key() {
+        let (mut one, mut other) = (module("etcd"), module("etcd"));
+        (one.go_mod, one.go_sum) = ("ab", "c");
+        (other.go_mod, other.go_sum) = ("a", "bc");
+
+        assert_ne!(key(&[one]), key(&[other]));
+    }
+}

@@ -1,0 +1,88 @@
+//! What runs in the lab behaves as a cluster does: nodes, Jobs, permissions, an API server that goes away.
+
+use drover_lab::{Error, Lab, LabOptions};
+
+fn lab_with_nodes(names: &[&str]) -> Result<Lab, Error> {
+    let lab = Lab::up(&LabOptions { kwok: true, ..LabOptions::default() })?;
+    lab.add_kwok_nodes(names, &[("role", "worker")])?;
+    Ok(lab)
+}
+
+/// A Job like those of an upgrade: on the host's network, with an init container, on one node.
+fn job_on(node: &str) -> String {
+    format!(
+        "
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: on-{node}}}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      hostNetwork: true
+      nodeSelector: {{kubernetes.io/hostname: {node}}}
+      initContainers: [{{name: prepare, image: prepare}}]
+      containers: [{{name: upgrade, image: upgrade}}]
+"
+    )
+}
+
+fn complete(lab: &Lab, job: &str) -> Result<String, Error> {
+    lab.kubectl(&["wait", "--for=condition=Complete", "--timeout=30s", &format!("job/{job}")])
+}
+
+#[test]
+#[ignore = "needs the lab: make test-real"]
+fn a_job_that_is_pinned_to_a_node_completes_there() {
+    let lab = lab_with_nodes(&["node-1", "node-2"]).unwrap();
+
+    lab.kubectl_apply(&job_on("node-2")).unwrap();
+    complete(&lab, "on-node-2").unwrap();
+
+    let pods = lab.kubectl(&["get", "pods", "-o", "jsonpath={.items[*].spec.nodeName} {.items[*].status.phase}"]);
+    assert_eq!(pods.unwrap(), "node-2 Succeeded");
+    let versions = "jsonpath={.items[*].status.nodeInfo.kubeletVersion}";
+    assert_eq!(lab.kubectl(&["get", "nodes", "-l", "role=worker", "-o", versions]).unwrap(), "v1.34.4 v1.34.4");
+}
+
+#[test]
+#[ignore = "needs the lab: make test-real"]
+fn jobs_complete_after_the_api_server_was_away() {
+    let mut lab = lab_with_nodes(&["node-1"]).unwrap();
+
+    lab.stop_apiserver().unwrap();
+    let error = lab.kubectl(&["get", "nodes"]).unwrap_err().to_string();
+    assert!(error.contains("refused"), "{error}");
+
+    lab.start_apiserver().unwrap();
+    assert_eq!(lab.kubectl(&["get", "nodes", "-o", "name"]).unwrap(), "node/node-1\n");
+    lab.kubectl_apply(&job_on("node-1")).unwrap();
+    complete(&lab, "on-node-1").unwrap();
+}
+
+#[test]
+#[ignore = "needs the lab: make test-real"]
+fn a_user_may_do_only_what_is_granted() {
+    let lab = Lab::up(&LabOptions::default()).unwrap();
+    let kubeconfig = lab.kubeconfig_for("ann", Some("readers")).unwrap();
+    let as_ann =
+        |arguments: &[&str]| lab.kubectl(&[&["--kubeconfig", &kubeconfig.to_string_lossy()], arguments].concat());
+
+    let error = as_ann(&["get", "nodes"]).unwrap_err().to_string();
+    assert!(error.contains(r#"User "ann" cannot list resource "nodes""#), "{error}");
+
+    lab.kubectl(&["create", "clusterrole", "nodes", "--verb=list", "--resource=nodes"]).unwrap();
+    lab.kubectl(&["create", "clusterrolebinding", "nodes", "--clusterrole=nodes", "--group=readers"]).unwrap();
+    assert_eq!(as_ann(&["get", "nodes", "-o", "name"]).unwrap(), "");
+    assert!(as_ann(&["get", "secrets"]).is_err());
+}
+
+#[test]
+#[ignore = "needs the lab: make test-real"]
+fn nodes_are_refused_where_nobody_would_play_them() {
+    let lab = Lab::up(&LabOptions::default()).unwrap();
+
+    let error = lab.add_kwok_nodes(&["node-1"], &[]).unwrap_err();
+
+    assert!(matches!(error, Error::NoKwok));
+}
