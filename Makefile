@@ -1,0 +1,39 @@
+# What a person needs: demo, test, test-real. The rest is for those who work on Drover.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+.PHONY: help demo build test lint test-real sim bench lab
+
+help: ## Show this
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+demo: ## Upgrade three nodes of the embedded cluster, with live progress
+	@./scripts/need cargo cc
+	cargo run --release --locked --quiet --bin drover -- demo plan
+
+build: ## Build the release binary: target/release/drover
+	@./scripts/need cargo cc
+	cargo build --release --locked --bin drover
+
+test: ## Everything that needs no other server
+	@./scripts/need cargo cc
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test --workspace --locked
+
+test-real: ## Build and start a real control plane, and run the rest against it
+	@./scripts/need cargo cc go
+	cargo run --locked --quiet -p drover-lab -- build
+	cargo test --locked -p drover-lab -- --ignored --test-threads=1
+
+sim: ## Every fault at every write, and 2,000 random schedules
+	cargo run --release --locked --quiet --bin drover -- simulate
+	cargo run --release --locked --quiet --bin drover -- simulate --seeds 2000
+
+bench: ## Measure the embedded API server and the operator
+	cargo bench --locked -p drover-corral
+	cargo bench --locked -p drover
+
+lab: ## A real control plane with three KWOK nodes, until Ctrl-C
+	@./scripts/need cargo cc go
+	cargo run --locked --quiet -p drover-lab -- up --kwok-nodes 3

@@ -1,0 +1,89 @@
+//! What can be said on the command line.
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use crate::commands::{corral, demo, operator, simulate};
+
+/// Upgrades Kubernetes clusters, node by node, and says at any moment what it waits for.
+#[derive(Debug, Parser)]
+#[command(name = "drover", version, arg_required_else_help = true, disable_help_subcommand = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+    /// How to print [default: a table or text; crds: yaml]
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT", display_order = 90)]
+    pub output: Option<Format>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Shows an upgrade on the embedded cluster, with live progress
+    Demo(demo::DemoArgs),
+    /// Serves the embedded cluster for kubectl and other clients
+    Corral(corral::CorralArgs),
+    /// Runs an upgrade under faults in virtual time and checks what must always hold
+    Simulate(simulate::SimulateArgs),
+    /// Upgrades a real cluster: carries out its Plans
+    Operator(operator::OperatorArgs),
+    /// Prints the definitions of Drover's kinds, for `kubectl apply -f -`
+    Crds,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Json,
+    Yaml,
+    Table,
+}
+
+/// Something is wrong with how the command was called, and clap could not know.
+#[derive(Debug)]
+pub struct Usage(pub String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+impl Cli {
+    /// Reads the arguments of this process; ends it where they are wrong or ask for help.
+    pub fn read() -> Self {
+        let matches = Cli::command_called(std::env::args_os().next().as_deref()).get_matches();
+        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// Installed as `kubectl-drover`, kubectl finds this program, and its help names it as it is called there.
+    fn command_called(program: Option<&std::ffi::OsStr>) -> clap::Command {
+        let program =
+            program.map(std::path::Path::new).and_then(|path| path.file_stem()).and_then(|name| name.to_str());
+        let command = Cli::command();
+        match program {
+            Some("kubectl-drover") => command.bin_name("kubectl drover"),
+            _ => command,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn as_a_plugin_it_is_called_as_kubectl_calls_it() {
+        let help = |program: &str| {
+            let command = Cli::command_called(Some(program.as_ref()));
+            let error = command.try_get_matches_from([program, "corral", "--help"]).unwrap_err();
+            error.to_string()
+        };
+        assert!(help("/usr/local/bin/kubectl-drover").contains("Usage: kubectl drover corral"));
+        assert!(help("./drover").contains("Usage: drover corral"));
+    }
+}

@@ -1,0 +1,19 @@
+//! One file a command.
+
+pub mod corral;
+pub mod crds;
+pub mod demo;
+pub mod operator;
+pub mod simulate;
+
+use crate::args::{Cli, Command};
+
+pub fn run(cli: Cli) -> anyhow::Result<()> {
+    match cli.command {
+        Command::Demo(args) => demo::run(&args, cli.output),
+        Command::Corral(args) => corral::run(&args, cli.output),
+        Command::Simulate(args) => simulate::run(&args, cli.output),
+        Command::Operator(args) => operator::run(args, cli.output),
+        Command::Crds => crds::run(cli.output),
+    }
+}

@@ -1,0 +1,45 @@
+//! `drover simulate` as a user calls it.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by them")]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn simulate(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_drover")).arg("simulate").args(arguments).output().unwrap()
+}
+
+#[test]
+fn random_schedules_are_counted_beside_the_run_without_faults() {
+    let output = simulate(&["--seeds", "3", "-o", "json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+
+    assert_eq!((report["scenario"].as_str(), report["schedules"].as_u64()), (Some("three-nodes"), Some(4)));
+    assert_eq!(report["failures"], serde_json::json!([]));
+    assert!(report["distinctStates"].as_u64().unwrap() > 50, "{report:#}");
+    assert!(report["purposes"]["TakeNode"].as_u64().unwrap() >= 12, "three nodes in four runs: {report:#}");
+    assert!(report["reasons"]["ConcurrencyReached"].is_u64(), "{report:#}");
+}
+
+/// A Plan that may take no node at once is not valid, so the upgrade never ends: something must be said about it.
+#[test]
+fn a_violation_is_told_as_a_story_and_an_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let (scenario, trace) = (folder.path().join("never.yaml"), folder.path().join("trace"));
+    std::fs::write(&scenario, "name: never\nconcurrency: 0\n").unwrap();
+
+    let output =
+        simulate(&["--seed", "1", "--scenario", scenario.to_str().unwrap(), "--trace", trace.to_str().unwrap()]);
+
+    let (told, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(1), "{told}{error}");
+    assert!(error.starts_with("error: 1 violation of never"), "{error}");
+    for part in
+        ["what was done to it:\n  nothing", "what must not happen:", "the Plan is not complete", "what happened:"]
+    {
+        assert!(told.contains(part), "{part}:\n{told}");
+    }
+    assert!(std::fs::read_to_string(trace).unwrap().contains("VIOLATION"));
+}
