@@ -21,6 +21,9 @@ pub struct Campaign {
     pub seed: u64,
 }
 
+/// Told after each run how many are done, and of how many.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
+
 /// What a campaign found.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -48,18 +51,18 @@ pub struct Failure {
 
 impl Campaign {
     /// Every fault at every write, a late write at every later moment, a second leader from many moments on.
-    pub fn exhaustive(&self) -> Result<CampaignReport, std::io::Error> {
+    pub fn exhaustive(&self, progress: Progress<'_>) -> Result<CampaignReport, std::io::Error> {
         let (mut report, calm) = self.calm()?;
-        self.run_all(&mut report, self.schedules(calm.writes), &calm)?;
+        self.run_all(&mut report, self.schedules(calm.writes), &calm, progress)?;
         Ok(report)
     }
 
     /// `count` schedules with one to three faults each, drawn from the seed.
-    pub fn random(&self, count: usize) -> Result<CampaignReport, std::io::Error> {
+    pub fn random(&self, count: usize, progress: Progress<'_>) -> Result<CampaignReport, std::io::Error> {
         let (mut report, calm) = self.calm()?;
         let mut dice = Dice(self.seed);
         let schedules = (0..count).map(|_| dice.schedule(calm.writes)).collect();
-        self.run_all(&mut report, schedules, &calm)?;
+        self.run_all(&mut report, schedules, &calm, progress)?;
         Ok(report)
     }
 
@@ -76,19 +79,29 @@ impl Campaign {
     }
 
     /// A thread a core; each run has a runtime of its own, so that no run knows of another.
-    fn run_all(&self, report: &mut CampaignReport, schedules: Vec<Schedule>, calm: &Outcome) -> Result<(), std::io::Error> {
+    fn run_all(
+        &self,
+        report: &mut CampaignReport,
+        schedules: Vec<Schedule>,
+        calm: &Outcome,
+        progress: Progress<'_>,
+    ) -> Result<(), std::io::Error> {
         let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
         let work = || -> Result<(), std::io::Error> {
             while let Some(schedule) = schedules.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let outcome = self.run_one(schedule, calm)?;
-                report.lock().unwrap_or_else(PoisonError::into_inner).count(schedule, outcome);
+                let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+                report.count(schedule, outcome);
+                progress(report.schedules, schedules.len() + 1);
             }
             Ok(())
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-            workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            workers
+                .into_iter()
+                .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         })
     }
 

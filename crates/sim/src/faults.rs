@@ -63,6 +63,26 @@ impl Fault {
     ];
 }
 
+/// What is done to the write, which is 'it'.
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fault::CrashBefore => f.write_str("the operator dies before it is sent"),
+            Fault::CrashAfter => f.write_str("the operator dies after it, and before it hears of it"),
+            Fault::LandsAfter(1) => f.write_str("the operator dies, and it lands 1 write later"),
+            Fault::LandsAfter(count) => write!(f, "the operator dies, and it lands {count} writes later"),
+            Fault::LandsAtTheEnd => f.write_str("the operator dies, and it lands when all is over"),
+            Fault::Refused(code) => write!(f, "it is refused with {code}"),
+            Fault::LostBefore => f.write_str("it does not happen and is never answered"),
+            Fault::LostAfter => f.write_str("it happens and is never answered"),
+            Fault::Suspended => f.write_str("the operator is frozen for a minute in the middle of it"),
+            Fault::ServerAway => f.write_str("the server goes away for a minute instead of taking it"),
+            Fault::WatchesCut => f.write_str("all watches are cut after it"),
+            Fault::WatchesExpired => f.write_str("all watches are cut after it and answered 410"),
+        }
+    }
+}
+
 /// Which faults happen at which write, counted over the whole run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

@@ -239,7 +239,16 @@ impl Record {
     fn new(scenario: &Scenario, started: Timestamp) -> Self {
         let limit = usize::try_from(scenario.concurrency).unwrap_or(0);
         let checker = Checker::new(limit, &scenario.cordoned);
-        Record { started, checker, trace: Vec::new(), violations: Vec::new(), meanings: BTreeMap::new(), state: 0, states: Vec::new(), changes: 0 }
+        Record {
+            started,
+            checker,
+            trace: Vec::new(),
+            violations: Vec::new(),
+            meanings: BTreeMap::new(),
+            state: 0,
+            states: Vec::new(),
+            changes: 0,
+        }
     }
 
     fn see(&mut self, commit: &Commit<'_>) {

@@ -30,7 +30,7 @@ fn without_faults_the_upgrade_ends_and_nothing_is_left_behind() {
 
 #[test]
 fn every_fault_at_every_write_costs_time_and_nothing_else() {
-    let report = Campaign { scenario: scenario(), seed: 1 }.exhaustive().unwrap();
+    let report = Campaign { scenario: scenario(), seed: 1 }.exhaustive(&|_, _| ()).unwrap();
 
     assert_no_failures(&report);
     let faults = Fault::AT_EVERY_WRITE.len();
@@ -45,7 +45,7 @@ fn every_fault_at_every_write_costs_time_and_nothing_else() {
 #[test]
 fn several_faults_in_one_run_are_survived_too() {
     let scenario = Scenario { nodes: 4, concurrency: 2, ..scenario() };
-    assert_no_failures(&Campaign { scenario, seed: 7 }.random(300).unwrap());
+    assert_no_failures(&Campaign { scenario, seed: 7 }.random(300, &|_, _| ()).unwrap());
 }
 
 #[test]

@@ -34,3 +34,19 @@ pub mod volumes {
 
 /// What the upgrade container may do on the host if the Plan does not say.
 pub const REBOOT_CAPABILITY: &str = "CAP_SYS_BOOT";
+
+/// The environment of the operator, as system-upgrade-controller reads it.
+pub mod environment {
+    /// What all of them begin with.
+    pub const PREFIX: &str = "SYSTEM_UPGRADE_";
+    pub const CONTROLLER_NAME: &str = "SYSTEM_UPGRADE_CONTROLLER_NAME";
+    pub const CONTROLLER_NAMESPACE: &str = "SYSTEM_UPGRADE_CONTROLLER_NAMESPACE";
+    pub const ACTIVE_DEADLINE_SECONDS: &str = "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS";
+    pub const ACTIVE_DEADLINE_SECONDS_MAX: &str = "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS_MAX";
+    pub const BACKOFF_LIMIT: &str = "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT";
+    pub const IMAGE_PULL_POLICY: &str = "SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY";
+    pub const KUBECTL_IMAGE: &str = "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE";
+    pub const POD_REPLACEMENT_POLICY: &str = "SYSTEM_UPGRADE_JOB_POD_REPLACEMENT_POLICY";
+    pub const PRIVILEGED: &str = "SYSTEM_UPGRADE_JOB_PRIVILEGED";
+    pub const TTL_SECONDS_AFTER_FINISH: &str = "SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH";
+}

@@ -5,13 +5,12 @@ mod story;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use drover_core::decision::{Purpose, Reason};
 use drover_sim::{Campaign, CampaignReport, Outcome, Scenario, Schedule};
-use indicatif::ProgressBar;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::args::Format;
@@ -65,12 +64,16 @@ fn run_once(args: &SimulateArgs, scenario: &Scenario, seed: u64, format: Option<
 
 fn run_campaign(args: &SimulateArgs, scenario: Scenario, format: Option<Format>) -> anyhow::Result<()> {
     let campaign = Campaign { scenario, seed: SEED };
-    let progress = spinner(&campaign.scenario.name);
+    let bar = progress_bar();
+    let progress = |done: usize, all: usize| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    };
     let report = match args.seeds {
-        Some(count) => campaign.random(count),
-        None => campaign.exhaustive(),
+        Some(count) => campaign.random(count, &progress),
+        None => campaign.exhaustive(&progress),
     }?;
-    progress.finish_and_clear();
+    bar.finish_and_clear();
     if let (Some(path), Some(failure)) = (&args.trace, report.failures.first()) {
         write_trace(path, &failure.trace)?;
     }
@@ -84,14 +87,13 @@ fn run_campaign(args: &SimulateArgs, scenario: Scenario, format: Option<Format>)
     }
 }
 
-/// Shows that something goes on, on a terminal.
-fn spinner(scenario: &str) -> ProgressBar {
+/// How many schedules have been run, on a terminal.
+fn progress_bar() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let spinner = ProgressBar::new_spinner().with_message(format!("running {scenario} under faults"));
-    spinner.enable_steady_tick(Duration::from_millis(100));
-    spinner
+    let style = ProgressStyle::with_template("{bar:40} {pos} of {len} schedules  {eta} left");
+    ProgressBar::new(1).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 fn write_trace(path: &Path, trace: &[String]) -> anyhow::Result<()> {

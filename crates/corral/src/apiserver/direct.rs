@@ -155,7 +155,10 @@ fn target<K: Kind>(store: &Store, namespace: &str, name: &str) -> Answer<Target>
     if !collection.resource.serves(&version) {
         return Err(no_such_resource());
     }
-    Ok(Target { resource: collection.resource.clone(), version, namespace: namespace.into(), name: name.into() })
+    let resource = collection.resource.clone();
+    // As with any client, what says no namespace goes into the default one.
+    let namespace = if resource.namespaced && namespace.is_empty() { "default" } else { namespace };
+    Ok(Target { resource, version, namespace: namespace.into(), name: name.into() })
 }
 
 fn untyped<K: Serialize>(object: &K) -> Answer<Object> {

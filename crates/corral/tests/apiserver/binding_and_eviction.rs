@@ -60,7 +60,7 @@ async fn an_eviction_takes_one_disruption_from_the_budget() {
     assert_eq!((evicted.code, evicted.body["status"].as_str()), (201, Some("Success")));
     let going = server.read(&format!("{PODS}/a")).await.ok();
     assert_eq!(going["metadata"]["deletionGracePeriodSeconds"], 30);
-    assert_eq!(going["status"]["conditions"][2]["reason"], "EvictionByEvictionAPI");
+    assert_eq!(going["status"]["conditions"][1]["reason"], "EvictionByEvictionAPI");
     let status = server.read(&format!("{BUDGETS}/web")).await.ok()["status"].clone();
     assert_eq!(status["disruptionsAllowed"], 0);
     assert_eq!(status["disruptedPods"], json!({ "a": "2026-01-01T12:00:00Z" }));

@@ -26,6 +26,7 @@ async fn a_job_is_completed_with_defaults_and_a_selector_of_its_own() {
         "controller-uid": uid, "job-name": "upgrade",
     });
     assert_eq!(spec["template"]["metadata"]["labels"], labels);
+    assert_eq!(made["metadata"]["labels"], labels, "a Job without labels has those of its template");
     assert_eq!(spec["template"]["spec"]["dnsPolicy"], "ClusterFirst");
     assert_eq!(made["metadata"]["generation"], 1);
 }

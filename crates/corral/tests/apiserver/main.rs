@@ -1,5 +1,7 @@
 //! What the API server promises, asked over the service as any client would.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+
 mod binding_and_eviction;
 mod builtin_kinds;
 mod custom_kinds;

@@ -196,10 +196,10 @@ async fn an_unreadable_version_is_refused_without_harm() {
 async fn the_client_of_kube_reads_a_watch_as_it_goes_on() {
     let server = server();
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client("operator"));
-    let stream = maps.watch(&WatchParams::default(), "0").await.unwrap();
+    let stream = maps.watch(&WatchParams::default().disable_bookmarks(), "0").await.unwrap();
     let writer = server.clone();
     tokio::spawn(async move {
-        tokio::time::sleep(Duration::from_secs(3600)).await;
+        tokio::time::sleep(Duration::from_secs(200)).await;
         writer.make(CONFIG_MAPS, config_map("later")).await.ok();
     });
     let event = Box::pin(stream).try_next().await.unwrap();

@@ -1,23 +1,16 @@
 //! The settings of the operator's Jobs, by the environment variables of system-upgrade-controller, so that its
 //! Deployment's variables can be kept. See <https://github.com/rancher/system-upgrade-controller>.
 
+use drover_api::plan::jobs::environment::{
+    ACTIVE_DEADLINE_SECONDS, ACTIVE_DEADLINE_SECONDS_MAX, BACKOFF_LIMIT, CONTROLLER_NAME, CONTROLLER_NAMESPACE,
+    IMAGE_PULL_POLICY, KUBECTL_IMAGE, POD_REPLACEMENT_POLICY, PREFIX, PRIVILEGED, TTL_SECONDS_AFTER_FINISH,
+};
 use std::collections::BTreeMap;
 
 use drover_core::plan::job::JobSettings;
 
 /// Where Plans live unless somebody says otherwise.
 pub const NAMESPACE: &str = "system-upgrade";
-
-const CONTROLLER_NAME: &str = "SYSTEM_UPGRADE_CONTROLLER_NAME";
-const CONTROLLER_NAMESPACE: &str = "SYSTEM_UPGRADE_CONTROLLER_NAMESPACE";
-const ACTIVE_DEADLINE_SECONDS: &str = "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS";
-const ACTIVE_DEADLINE_SECONDS_MAX: &str = "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS_MAX";
-const BACKOFF_LIMIT: &str = "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT";
-const IMAGE_PULL_POLICY: &str = "SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY";
-const KUBECTL_IMAGE: &str = "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE";
-const POD_REPLACEMENT_POLICY: &str = "SYSTEM_UPGRADE_JOB_POD_REPLACEMENT_POLICY";
-const PRIVILEGED: &str = "SYSTEM_UPGRADE_JOB_PRIVILEGED";
-const TTL_SECONDS_AFTER_FINISH: &str = "SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH";
 
 /// Environment variables by name. An empty one counts as not set.
 #[derive(Debug, Default)]
@@ -28,7 +21,7 @@ impl Environment {
         let read = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
-        let ours = |(name, value): &(String, String)| name.starts_with("SYSTEM_UPGRADE_") && !value.is_empty();
+        let ours = |(name, value): &(String, String)| name.starts_with(PREFIX) && !value.is_empty();
         Environment(std::env::vars_os().filter_map(read).filter(ours).collect())
     }
 

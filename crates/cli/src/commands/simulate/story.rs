@@ -1,6 +1,6 @@
 //! How a run went wrong: what was done to it, what should not have happened, and everything up to there.
 
-use drover_sim::{Fault, Outcome, Schedule};
+use drover_sim::{Outcome, Schedule};
 
 pub fn tell(faults: &Schedule, outcome: &Outcome, trace: &[String]) -> String {
     let mut text = String::from("\nwhat was done to it:\n");
@@ -20,7 +20,8 @@ pub fn tell(faults: &Schedule, outcome: &Outcome, trace: &[String]) -> String {
 
 /// A schedule in sentences.
 pub fn schedule(schedule: &Schedule) -> Vec<String> {
-    let mut lines: Vec<String> = schedule.faults.iter().map(|(write, fault)| sentence(*write, *fault)).collect();
+    let mut lines: Vec<String> =
+        schedule.faults.iter().map(|(write, fault)| format!("write {write}: {fault}")).collect();
     if let Some(after) = schedule.second_leader_after {
         lines.push(format!("a second operator leads at the same time, from {after} ms on"));
     }
@@ -30,24 +31,6 @@ pub fn schedule(schedule: &Schedule) -> Vec<String> {
     lines
 }
 
-fn sentence(write: usize, fault: Fault) -> String {
-    match fault {
-        Fault::CrashBefore => format!("the operator dies before it sends write {write}"),
-        Fault::CrashAfter => format!("the operator dies after write {write}, before it hears of it"),
-        Fault::LandsAfter(count) => {
-            format!("the operator dies at write {write}, which lands {} later", counted(count, "write"))
-        }
-        Fault::LandsAtTheEnd => format!("the operator dies at write {write}, which lands when all is over"),
-        Fault::Refused(code) => format!("write {write} is refused with {code}"),
-        Fault::LostBefore => format!("write {write} does not happen and is never answered"),
-        Fault::LostAfter => format!("write {write} happens and is never answered"),
-        Fault::Suspended => format!("the operator is frozen for a minute in write {write}"),
-        Fault::ServerAway => format!("the server goes away for a minute instead of taking write {write}"),
-        Fault::WatchesCut => format!("all watches are cut after write {write}"),
-        Fault::WatchesExpired => format!("all watches are cut after write {write} and answered 410"),
-    }
-}
-
 /// `1 write`, `2 writes`
 pub fn counted(count: usize, thing: &str) -> String {
     if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
@@ -55,6 +38,8 @@ pub fn counted(count: usize, thing: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use drover_sim::Fault;
+
     use super::*;
 
     #[test]
@@ -65,8 +50,8 @@ mod tests {
         assert_eq!(
             schedule(&faults),
             [
-                "write 3 is refused with 409",
-                "the operator dies at write 5, which lands 1 write later",
+                "write 3: it is refused with 409",
+                "write 5: the operator dies, and it lands 1 write later",
                 "a second operator leads at the same time, from 700 ms on",
             ]
         );

@@ -43,8 +43,8 @@ impl Rules for JobRules {
         object.insert("status".into(), json!({}));
         if at(object, &["spec", "manualSelector"]) != Some(&json!(true)) {
             let template_labels = ["spec", "template", "metadata", "labels"];
-            let labelled_by_template =
-                object.meta("labels").is_some_and(|own| at(object, &template_labels) == Some(own));
+            let own = object.meta("labels");
+            let labelled_by_template = own.is_none_or(|own| at(object, &template_labels) == Some(own));
             generate_selector(object);
             // Labels that came from the template are the template's, and get what that gets.
             if let (true, Some(labels)) = (labelled_by_template, at(object, &template_labels).cloned()) {

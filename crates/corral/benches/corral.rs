@@ -1,0 +1,268 @@
+//! How fast the API server is, in process and on one thread, with objects of 2 KB. One line for each figure, with the
+//! figure that has to be reached beside it; fails if one is not.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a benchmark that cannot go on has nothing to say")]
+
+use std::{
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use drover_clock::Clock;
+use drover_corral::apiserver::{ApiServer, Options};
+use futures::{StreamExt, stream::FuturesUnordered};
+use http::Request;
+use http_body_util::BodyExt;
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, WatchEvent},
+    client::Body,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+
+fn main() -> ExitCode {
+    let figures = [
+        gets(),
+        patches(),
+        events_to_one_watcher(),
+        events_to_many_watchers(),
+        simulated_requests(),
+        bytes_per_object(),
+    ];
+    for figure in &figures {
+        println!("{figure}");
+    }
+    if figures.iter().all(|figure| figure.is_reached) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What was measured, and what was asked for.
+struct Figure {
+    text: String,
+    is_reached: bool,
+}
+
+impl std::fmt::Display for Figure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let verdict = if self.is_reached { "ok" } else { "MISSED" };
+        write!(formatter, "{}  {verdict}", self.text)
+    }
+}
+
+fn rate(what: &str, count: usize, time: Duration, least: f64) -> Figure {
+    let rate = count as f64 / time.as_secs_f64();
+    let text = format!("{what:<44} {rate:>12.0} a second   at least {least:>9.0}");
+    Figure { text, is_reached: rate >= least }
+}
+
+fn runtime(paused: bool) -> Runtime {
+    Builder::new_current_thread().enable_all().start_paused(paused).build().expect("a runtime")
+}
+
+fn server(latency: Duration, watch_window: usize) -> ApiServer {
+    let clock = Clock::virtual_from("2026-01-01T12:00:00Z".parse().expect("a moment"));
+    ApiServer::new(Options { clock, seed: 1, latency, watch_window })
+}
+
+#[allow(clippy::disallowed_methods, reason = "a benchmark measures the time that passes on the wall")]
+fn start() -> Instant {
+    Instant::now()
+}
+
+/// A node as a kubelet reports it, of about 2 KB.
+fn node(name: &str) -> Value {
+    let condition = |kind: &str| {
+        json!({ "type": kind, "status": "False", "reason": format!("KubeletHas{kind}"), "message": "kubelet is well",
+                "lastHeartbeatTime": "2026-01-01T12:00:00Z", "lastTransitionTime": "2026-01-01T11:00:00Z" })
+    };
+    let conditions: Vec<_> = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"].map(condition).into();
+    let labels = json!({
+        "beta.kubernetes.io/arch": "amd64", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux", "node.kubernetes.io/instance-type": "k3s", "topology.kubernetes.io/zone": "a",
+    });
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": name, "labels": labels, "annotations": { "note": "x".repeat(150) } },
+        "spec": { "podCIDR": "10.42.0.0/24", "providerID": format!("k3s://{name}") },
+        "status": {
+            "addresses": [{ "type": "InternalIP", "address": "10.0.0.1" }, { "type": "Hostname", "address": name }],
+            "capacity": { "cpu": "8", "memory": "32Gi", "pods": "110" }, "conditions": conditions,
+            "nodeInfo": {
+                "architecture": "amd64", "bootID": "c0e48181-8dd4-45e6-87f0-58b43a91f592", "machineID": "0123456789abcdef",
+                "containerRuntimeVersion": "containerd://2.0.0", "kernelVersion": "6.18.0", "kubeProxyVersion": "v1.34.4",
+                "kubeletVersion": "v1.34.4", "operatingSystem": "linux", "osImage": "Linux", "systemUUID": "0123456789",
+            },
+        },
+    })
+}
+
+fn fill(server: &ApiServer, count: usize) {
+    let direct = server.direct("bench");
+    for place in 0..count {
+        let node: Node = serde_json::from_value(node(&format!("node-{place:06}"))).expect("a node");
+        direct.create(&node).expect("a new node");
+    }
+}
+
+/// What a watcher that keeps a projection reads of an event.
+#[derive(Clone, Debug, Deserialize)]
+struct Seen {
+    metadata: SeenMetadata,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SeenMetadata {
+    resource_version: String,
+}
+
+fn gets() -> Figure {
+    const COUNT: usize = 100_000;
+    let time = runtime(false).block_on(async {
+        let server = server(Duration::ZERO, 1000);
+        fill(&server, 100);
+        let nodes: Api<Node> = Api::all(server.client("bench"));
+        let started = start();
+        for turn in 0..COUNT {
+            nodes.get(&format!("node-{:06}", turn % 100)).await.expect("a node");
+        }
+        started.elapsed()
+    });
+    rate("get", COUNT, time, 50_000.0)
+}
+
+fn patches() -> Figure {
+    const COUNT: usize = 50_000;
+    let time = runtime(false).block_on(async {
+        let server = server(Duration::ZERO, 1000);
+        fill(&server, 100);
+        let nodes: Api<Node> = Api::all(server.client("bench"));
+        let started = start();
+        for turn in 0..COUNT {
+            patch(&nodes, turn).await;
+        }
+        started.elapsed()
+    });
+    rate("merge patch", COUNT, time, 20_000.0)
+}
+
+async fn patch(nodes: &Api<Node>, turn: usize) {
+    let changes = json!({ "metadata": { "annotations": { "turn": turn.to_string() } } });
+    let name = format!("node-{:06}", turn % 100);
+    nodes.patch(&name, &PatchParams::default(), &Patch::Merge(&changes)).await.expect("a patched node");
+}
+
+/// Writes so many events that a watch can read them all at once.
+async fn write_events(server: &ApiServer, count: usize) -> String {
+    fill(server, 100);
+    let nodes: Api<Node> = Api::all(server.client("bench"));
+    let version = nodes.list(&Default::default()).await.expect("nodes").metadata.resource_version.expect("a version");
+    for turn in 0..count {
+        patch(&nodes, turn).await;
+    }
+    version
+}
+
+fn watch(version: &str) -> Request<Vec<u8>> {
+    Request::get(format!("/api/v1/nodes?watch=true&resourceVersion={version}")).body(vec![]).expect("a request")
+}
+
+fn events_to_one_watcher() -> Figure {
+    const COUNT: usize = 50_000;
+    let time = runtime(false).block_on(async {
+        let server = server(Duration::ZERO, 2 * COUNT);
+        let version = write_events(&server, COUNT).await;
+        let client = server.client("bench");
+        let started = start();
+        let events = client.request_events::<Seen>(watch(&version)).await.expect("a watch");
+        let mut events = Box::pin(events.take(COUNT));
+        let mut last = 0;
+        while let Some(event) = events.next().await {
+            let Ok(WatchEvent::Modified(seen)) = event else { panic!("nothing but changes happened") };
+            last = seen.metadata.resource_version.parse().expect("a version");
+        }
+        assert!(last > COUNT as u64);
+        started.elapsed()
+    });
+    rate("watch events to one watcher, parsed", COUNT, time, 100_000.0)
+}
+
+fn events_to_many_watchers() -> Figure {
+    const WATCHERS: usize = 100;
+    const COUNT: usize = 20_000;
+    let time = runtime(false).block_on(async {
+        let server = server(Duration::ZERO, 2 * COUNT);
+        let version = write_events(&server, COUNT).await;
+        let started = start();
+        let mut watchers: FuturesUnordered<_> =
+            (0..WATCHERS).map(|_| tokio::spawn(read_lines(server.client("bench"), version.clone(), COUNT))).collect();
+        while let Some(watcher) = watchers.next().await {
+            watcher.expect("a watcher that ended well");
+        }
+        started.elapsed()
+    });
+    rate("watch events over 100 watchers, as bytes", COUNT * WATCHERS, time, 1_000_000.0)
+}
+
+/// Reads events as they come over the wire.
+async fn read_lines(client: Client, version: String, count: usize) {
+    let response = client.send(watch(&version).map(Body::from)).await.expect("a watch");
+    let mut body = response.into_body();
+    for _ in 0..count {
+        let frame = body.frame().await.expect("an event").expect("no error");
+        assert!(frame.data_ref().is_some_and(|line| line.ends_with(b"}\n")));
+    }
+}
+
+/// What a request costs in a simulation: with a latency on a virtual clock, and a watcher that sees every change.
+fn simulated_requests() -> Figure {
+    const COUNT: usize = 20_000;
+    let time = runtime(true).block_on(async {
+        let server = server(Duration::from_millis(1), 1000);
+        fill(&server, 100);
+        let client = server.client("watcher");
+        let events = client.request_events::<Seen>(watch("0")).await.expect("a watch");
+        tokio::spawn(events.for_each(|_| std::future::ready(())));
+        let nodes: Api<Node> = Api::all(server.client("bench"));
+        let started = start();
+        for turn in 0..COUNT / 2 {
+            nodes.get(&format!("node-{:06}", turn % 100)).await.expect("a node");
+            patch(&nodes, turn).await;
+        }
+        started.elapsed()
+    });
+    let micros = time.as_secs_f64() * 1e6 / COUNT as f64;
+    let text = format!("{:<44} {micros:>12.1} us each      at most {:>10}", "simulated request, all in", 50);
+    Figure { text, is_reached: micros <= 50.0 }
+}
+
+fn bytes_per_object() -> Figure {
+    const COUNT: usize = 50_000;
+    let (size, used) = runtime(false).block_on(async {
+        let server = server(Duration::ZERO, 1000);
+        // The event log is full before anything is counted.
+        fill(&server, 1000);
+        let size =
+            serde_json::to_vec(&server.direct("bench").list_json("", "nodes").expect("nodes")[0]).expect("JSON").len();
+        let before = resident();
+        let direct = server.direct("bench");
+        for place in 1000..1000 + COUNT {
+            let node: Node = serde_json::from_value(node(&format!("node-{place:06}"))).expect("a node");
+            direct.create(&node).expect("a new node");
+        }
+        (size, resident().saturating_sub(before))
+    });
+    let (each, most) = (used / COUNT, size * 13 / 10 + 300);
+    let what = format!("memory for an object of {size} bytes");
+    let text = format!("{what:<44} {each:>12} bytes        at most {most:>10}");
+    Figure { text, is_reached: each <= most }
+}
+
+/// The memory that the process has, in bytes.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|kilobytes| kilobytes.parse::<usize>().ok()).unwrap_or_default() * 1024
+}
