@@ -1,4 +1,4 @@
-//! What is kept of each object: the fields that decisions read, decoded straight from the wire.
+//! What is kept of each object: the fields that decisions read, decoded straight from the parts.
 //!
 //! A whole Node or Job as typed structures costs ten times the memory of these.
 
@@ -114,6 +114,16 @@ impl Seen {
     }
 }
 
+/// An object as far as it is read: parts that are missing are as their defaults.
+#[derive(Deserialize)]
+struct Wire<S: Default, T: Default> {
+    metadata: Meta,
+    #[serde(default)]
+    spec: S,
+    #[serde(default)]
+    status: T,
+}
+
 #[derive(Deserialize)]
 struct Condition {
     #[serde(rename = "type")]
@@ -131,14 +141,6 @@ fn has(conditions: &[Condition], kind: &str) -> bool {
 
 impl NodeSeen {
     fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
-        #[derive(Deserialize)]
-        struct Wire {
-            metadata: Meta,
-            #[serde(default)]
-            spec: Spec,
-            #[serde(default)]
-            status: Status,
-        }
         #[derive(Deserialize, Default)]
         struct Spec {
             #[serde(default)]
@@ -157,7 +159,7 @@ impl NodeSeen {
             #[serde(default, rename = "bootID")]
             boot_id: String,
         }
-        let Wire { mut metadata, spec, status } = serde_json::from_slice(json)?;
+        let Wire::<Spec, Status> { mut metadata, spec, status } = serde_json::from_slice(json)?;
         let claim = metadata.labels.get(drover_api::marks::NODE_CLAIM).map(|id| ClaimId::from(id.as_str()));
         let mark =
             metadata.annotations.get(drover_api::marks::NODE_CLAIM).and_then(|text| serde_json::from_str(text).ok());
@@ -176,14 +178,6 @@ impl NodeSeen {
 
 impl JobSeen {
     fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
-        #[derive(Deserialize)]
-        struct Wire {
-            metadata: Meta,
-            #[serde(default)]
-            spec: Spec,
-            #[serde(default)]
-            status: Status,
-        }
         #[derive(Deserialize, Default)]
         #[serde(rename_all = "camelCase")]
         struct Spec {
@@ -198,7 +192,7 @@ impl JobSeen {
             #[serde(default)]
             start_time: Option<Timestamp>,
         }
-        let Wire { mut metadata, spec, status } = serde_json::from_slice(json)?;
+        let Wire::<Spec, Status> { mut metadata, spec, status } = serde_json::from_slice(json)?;
         let failed = status.conditions.iter().find(|c| c.kind == "Failed" && c.status == "True");
         let outcome = match failed {
             Some(condition) => {
@@ -218,12 +212,8 @@ impl JobSeen {
 
 impl SecretSeen {
     fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
-        #[derive(Deserialize)]
-        struct Wire {
-            metadata: Meta,
-        }
         let secret: k8s_openapi::api::core::v1::Secret = serde_json::from_slice(json)?;
-        let Wire { mut metadata } = serde_json::from_slice(json)?;
+        let Wire::<(), ()> { mut metadata, .. } = serde_json::from_slice(json)?;
         metadata.annotations = BTreeMap::new();
         metadata.labels = BTreeMap::new();
         Ok(SecretSeen { meta: metadata, digest: secret_digest(&secret) })
@@ -233,22 +223,22 @@ impl SecretSeen {
 impl PlanSeen {
     fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
-        struct Wire<'a> {
+        struct Parts<'a> {
             metadata: Meta,
             #[serde(borrow, default)]
             spec: Option<&'a RawValue>,
             #[serde(borrow, default)]
             status: Option<&'a RawValue>,
         }
-        let wire: Wire<'_> = serde_json::from_slice(json)?;
-        let spec = match wire.spec {
+        let parts: Parts<'_> = serde_json::from_slice(json)?;
+        let spec = match parts.spec {
             Some(spec) => serde_json::from_str(spec.get()).map_err(|error| format!("spec cannot be read: {error}")),
             None => Err("spec is missing".to_owned()),
         };
         // The status is an output: one that cannot be read is written again from the facts.
-        let status = wire.status.and_then(|status| serde_json::from_str(status.get()).ok()).unwrap_or_default();
-        let claims = Claims::read(wire.metadata.annotations.get(drover_api::marks::CLAIMS).map(String::as_str));
-        Ok(PlanSeen { meta: wire.metadata, spec, status, claims, raw: serde_json::from_slice(json)? })
+        let status = parts.status.and_then(|status| serde_json::from_str(status.get()).ok()).unwrap_or_default();
+        let claims = Claims::read(parts.metadata.annotations.get(drover_api::marks::CLAIMS).map(String::as_str));
+        Ok(PlanSeen { meta: parts.metadata, spec, status, claims, raw: serde_json::from_slice(json)? })
     }
 
     pub fn subject(&self) -> Subject {

@@ -1,20 +1,19 @@
 //! Which nodes go next, and what the ones that are out need now.
 
-use drover_api::marks;
 use drover_api::node::HOSTNAME;
 use drover_api::plan::events::PlanEvent;
-use drover_api::plan::{KIND, conditions, labels};
+use drover_api::plan::{conditions, labels};
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
+use serde_json::json;
 
 use super::announce::announce;
 use super::decide::{View, Wish};
 use super::hash::LatestHash;
 use super::job::{self, JobOrder};
-use super::selector::Selector;
+use super::marking::{fence, note_job_end, release, take, wants_cordon, write_claims};
+use super::selection::{Selection, turn};
 use super::window::Window;
-use crate::claims::{Claim, ClaimId, Claims, Mark, Owner};
+use crate::claims::{Claim, ClaimId, Claims, Mark};
 use crate::decision::{Act, Purpose, Reason, Subject, Wait, Write};
 use crate::seen::{JobSeen, NodeSeen, Outcome};
 
@@ -99,14 +98,6 @@ fn hold_claims(view: &View<'_>, wanted: Claims, steps: &mut Steps) {
     } else if changed {
         steps.writes.push(write_claims(view, Purpose::ClaimNodes, &wanted).into());
     }
-}
-
-fn write_claims(view: &View<'_>, purpose: Purpose, claims: &Claims) -> Write {
-    let patch = json!({ "metadata": {
-        "resourceVersion": view.plan.meta.resource_version.to_string(),
-        "annotations": { marks::CLAIMS: claims.write() },
-    }});
-    Write { purpose, subject: view.plan.subject(), act: Act::Patch(patch) }
 }
 
 /// The claims as written, and those of nodes that carry our mark although the annotation lost them.
@@ -220,13 +211,7 @@ fn back_to_service(
     steps: &mut Steps,
 ) {
     if mark.job_ended_in_boot.as_deref() != Some(&node.boot_id) {
-        let noted = Mark { job_ended_in_boot: Some(node.boot_id.clone()), ..mark.clone() };
-        let patch = json!({ "metadata": {
-            "resourceVersion": node.meta.resource_version.to_string(),
-            "annotations": { marks::NODE_CLAIM: text(&noted) },
-        }});
-        let subject = Subject::node(&node.meta.name);
-        steps.writes.push(Write { purpose: Purpose::NoteJobEnd, subject, act: Act::Patch(patch) }.into());
+        steps.writes.push(note_job_end(node, mark).into());
     } else if node.ready {
         // The label says what ran on the node, which may be older than what the Plan asks for by now.
         let label = labels::plan_hash(&view.plan.meta.name);
@@ -376,15 +361,6 @@ fn is_window_closed(view: &View<'_>, now: Timestamp) -> bool {
     window.is_some_and(|window| Window::parse(window).is_ok_and(|window| !window.is_open(now)))
 }
 
-/// The order that users of system-upgrade-controller see: even, and the same whoever computes it.
-fn turn(node: &NodeSeen, view: &View<'_>, hash: &LatestHash) -> [u8; 32] {
-    let mut digest = Sha256::new();
-    digest.update(&node.meta.uid);
-    digest.update(&view.plan.meta.uid);
-    digest.update(hash.as_str());
-    digest.finalize().into()
-}
-
 fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
     const SHOWN: usize = 3;
     let more = names.len().saturating_sub(SHOWN);
@@ -393,105 +369,6 @@ fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
         text.push_str(" and others");
     }
     text
-}
-
-/// The nodes that the Plan's selector matches.
-struct Selection<'a> {
-    members: Vec<&'a NodeSeen>,
-    selector: Option<Selector>,
-    label: String,
-    hash: Option<&'a LatestHash>,
-}
-
-impl<'a> Selection<'a> {
-    fn of(view: &View<'a>, wish: &'a Wish) -> Self {
-        let selector = view.plan.spec.as_ref().ok().and_then(|spec| spec.node_selector.as_ref());
-        let mut selection = Selection {
-            members: Vec::new(),
-            selector: selector.and_then(|selector| Selector::parse(selector).ok()),
-            label: labels::plan_hash(&view.plan.meta.name),
-            hash: wish.hash.as_ref(),
-        };
-        selection.members = view.nodes.values().filter(|node| selection.is_member(node)).collect();
-        selection
-    }
-
-    fn is_member(&self, node: &NodeSeen) -> bool {
-        let labels = &node.meta.labels;
-        self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
-            && labels.contains_key(HOSTNAME)
-            && labels.get(&self.label).is_none_or(|value| value != labels::DISABLED)
-    }
-
-    fn is_updated(&self, node: &NodeSeen) -> bool {
-        self.hash.is_some_and(|hash| node.meta.labels.get(&self.label).is_some_and(|value| value == hash.as_str()))
-    }
-
-    /// Selected and not updated yet. While the Plan is not valid, whoever was claimed stays so.
-    fn is_pending(&self, node: &NodeSeen) -> bool {
-        self.hash.is_none() || !self.is_updated(node) && self.is_member(node)
-    }
-}
-
-fn wants_cordon(view: &View<'_>) -> bool {
-    view.plan.spec.as_ref().is_ok_and(|spec| spec.cordon || spec.drain.is_some())
-}
-
-/// Takes the node out of service: one guarded patch.
-fn take(view: &View<'_>, node: &NodeSeen, claim: &Claim) -> Write {
-    let was_ours = node.mark.as_ref().is_some_and(|mark| mark.cordoned);
-    let mark = mark(view, was_ours || wants_cordon(view) && !node.unschedulable);
-    let mut patch = marked(node, claim, &mark);
-    if mark.cordoned {
-        patch["spec"] = json!({ "unschedulable": true });
-    }
-    Write { purpose: Purpose::TakeNode, subject: Subject::node(&node.meta.name), act: Act::Patch(patch) }
-}
-
-/// Marks a node whose claim is no longer wanted, and leaves it in service.
-fn fence(view: &View<'_>, node: &NodeSeen, claim: &Claim) -> Write {
-    let cordoned = node.mark.as_ref().is_some_and(|mark| mark.cordoned);
-    let patch = marked(node, claim, &mark(view, cordoned));
-    Write { purpose: Purpose::FenceNode, subject: Subject::node(&node.meta.name), act: Act::Patch(patch) }
-}
-
-fn mark(view: &View<'_>, cordoned: bool) -> Mark {
-    let meta = &view.plan.meta;
-    let owner = Owner {
-        kind: KIND.to_owned(),
-        namespace: meta.namespace.clone(),
-        name: meta.name.clone(),
-        uid: meta.uid.clone(),
-    };
-    Mark { owner, cordoned, job_ended_in_boot: None }
-}
-
-fn marked(node: &NodeSeen, claim: &Claim, mark: &Mark) -> Value {
-    json!({ "metadata": {
-        "resourceVersion": node.meta.resource_version.to_string(),
-        "labels": { marks::NODE_CLAIM: claim.id },
-        "annotations": { marks::NODE_CLAIM: text(mark) },
-    }})
-}
-
-fn text(mark: &Mark) -> String {
-    json!(mark).to_string()
-}
-
-/// Marks and cordon go, the result label comes, in one guarded patch.
-pub(super) fn release(node: &NodeSeen, mark: &Mark, result: Option<(String, String)>) -> Write {
-    let mut patch = json!({ "metadata": {
-        "resourceVersion": node.meta.resource_version.to_string(),
-        "labels": { marks::NODE_CLAIM: null },
-        "annotations": { marks::NODE_CLAIM: null },
-    }});
-    if let Some((label, value)) = result {
-        patch["metadata"]["labels"][label] = json!(value);
-    }
-    if mark.cordoned {
-        patch["spec"] = json!({ "unschedulable": null });
-    }
-    Write { purpose: Purpose::ReleaseNode, subject: Subject::node(&node.meta.name), act: Act::Patch(patch) }
 }
 
 fn hostname(view: &View<'_>, name: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::nodes::release;
+use super::marking::release;
 use crate::decision::{Purpose, Write};
 use crate::seen::{JobSeen, NodeSeen};
 
