@@ -8,7 +8,7 @@ use drover_clock::{Clock, later};
 use drover_core::decision::{Act, Decision, Kind, Reason, Wait, Write};
 use drover_core::plan::job::JobSettings;
 use drover_core::plan::{Trouble, View, decide, undo_orphaned_marks};
-use drover_core::seen::Seen;
+use drover_core::seen::{PlanSeen, Seen};
 use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -241,7 +241,10 @@ impl Engine {
             }
             Message::Unseen { kind, sentence, forbidden } => {
                 if self.unseen.insert(kind, (sentence.clone(), forbidden)).is_none_or(|(told, _)| told != sentence) {
-                    tracing::warn!("{sentence}");
+                    match forbidden {
+                        true => tracing::warn!("{sentence}; {}", grant(kind)),
+                        false => tracing::warn!("{sentence}"),
+                    }
                 }
                 self.wake_all();
             }
@@ -330,7 +333,7 @@ impl Engine {
             secrets: &self.store.secrets.by_name,
             settings: &self.options.settings,
             status_written: desk.status_written,
-            trouble: trouble(desk, &self.unseen),
+            trouble: trouble(desk, plan, &self.unseen),
         };
         let decision = decide(&view, now);
         desk.due = decision.look_again;
@@ -385,12 +388,19 @@ fn plan_of(seen: &Seen) -> Option<String> {
     }
 }
 
+/// What would let this process see a kind.
+fn grant(kind: Kind) -> String {
+    format!("grant the operator get, list and watch on {}", plural(kind))
+}
+
 /// What keeps this process from seeing or writing, in the words of a wait.
-fn trouble(desk: &Desk, unseen: &BTreeMap<Kind, (String, bool)>) -> Vec<Trouble> {
-    let seeing = unseen.iter().filter(|(_, (_, forbidden))| *forbidden).map(|(kind, (sentence, _))| Trouble {
+fn trouble(desk: &Desk, plan: &PlanSeen, unseen: &BTreeMap<Kind, (String, bool)>) -> Vec<Trouble> {
+    let names_secrets = plan.spec.as_ref().is_ok_and(|spec| !spec.secrets.is_empty());
+    let missed = unseen.iter().filter(|(kind, (_, forbidden))| *forbidden && (**kind != Kind::Secret || names_secrets));
+    let seeing = missed.map(|(kind, (sentence, _))| Trouble {
         reason: Reason::NoPermission,
         sentence: sentence.clone(),
-        remedy: Some(format!("grant the operator get, list and watch on {}", plural(*kind))),
+        remedy: Some(grant(*kind)),
         blind: true,
     });
     let writing = desk.last_failure.as_ref().and_then(|failure| {

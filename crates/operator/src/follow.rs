@@ -45,7 +45,11 @@ pub async fn follow(api: Api, clock: Clock, kind: Kind, namespace: String, inbox
                     place = None;
                 }
                 let forbidden = error.is_forbidden();
-                let sentence = format!("cannot watch {}: {error}", plural(kind));
+                let remedy = match (kind, error.code()) {
+                    (Kind::Plan, Some(404)) => "; install its definition: drover crds | kubectl apply -f -",
+                    _ => "",
+                };
+                let sentence = format!("cannot watch {}: {error}{remedy}", plural(kind));
                 if inbox.send(Message::Unseen { kind, sentence, forbidden }).is_err() {
                     return;
                 }

@@ -79,7 +79,7 @@ async fn simulate(scenario: &Scenario, schedule: &Schedule, seed: u64, within: O
     let limit = within.unwrap_or(LIMIT);
     if stage.until(limit, |user| scenario.unmet_now(user)).await {
         // Whatever a dead leader left under way lands now at the latest, and must do no harm.
-        stage.gate.land_all().await;
+        stage.land_late_writes().await;
         stage.clock.sleep(AFTERMATH).await;
         let unmet = scenario.unmet_now(&stage.user);
         if !unmet.is_empty() {
@@ -152,6 +152,11 @@ impl Stage {
                 return false;
             }
         }
+    }
+
+    /// Lets every write land that a dead operator had under way.
+    pub async fn land_late_writes(&self) -> usize {
+        self.gate.land_all().await
     }
 
     /// Ends all that runs and tells what became of it.

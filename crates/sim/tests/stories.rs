@@ -1,11 +1,12 @@
 //! What people and machines do in the middle of an upgrade.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test whose ground is missing has failed")]
 
 use std::time::Duration;
 
 use drover_api::plan::Plan;
 use drover_corral::apiserver::Direct;
 use drover_sim::scenario::{NAMESPACE, PLAN};
-use drover_sim::{Scenario, Schedule, Stage};
+use drover_sim::{Fault, Scenario, Schedule, Stage};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::ResourceExt;
@@ -101,6 +102,37 @@ async fn a_node_taken_out_of_the_plan_between_claim_and_job_goes_back_to_service
     };
     assert!(stage.until(SOON, others_done).await);
     assert_clean(stage);
+}
+
+/// The writes before it: the Lease, the epoch, the claim.
+const TAKES_THE_FIRST_NODE: usize = 3;
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_leaders_patch_cannot_take_a_node_whose_claim_has_ended_since() {
+    let scenario = Scenario { job_seconds: 60, ..Scenario::default() };
+    let stage = Stage::open(&scenario, &Schedule::one(TAKES_THE_FIRST_NODE, Fault::LandsAtTheEnd), 1);
+    let claims = |user: &Direct| plan(user, PLAN).annotations().get("drover.dev/claims").cloned().unwrap_or_default();
+    let claimed_of =
+        |user: &Direct| scenario.node_names().into_iter().find(|name| claims(user).contains(&format!("\"{name}\":")));
+    assert!(stage.until(SOON, |user| unless(claimed_of(user).is_some(), "no node is claimed")).await);
+    let name = claimed_of(&stage.user).unwrap();
+    // The Plan no longer selects the node; the Node itself does not change, so its version guards nothing yet.
+    let mut changed = plan(&stage.user, PLAN);
+    let other_nodes =
+        json!({ "matchExpressions": [{ "key": "kubernetes.io/hostname", "operator": "NotIn", "values": [name] }] });
+    changed.spec.node_selector = Some(serde_json::from_value(other_nodes).unwrap());
+    stage.user.update(&changed).unwrap();
+
+    let another_is_out =
+        |user: &Direct| unless(claimed(user).is_some_and(|node| node.name_any() != name), "no other node is out");
+    assert!(stage.until(SOON, another_is_out).await);
+    assert_eq!(stage.land_late_writes().await, 1);
+    stage.clock.sleep(Duration::from_secs(1)).await;
+    let node = stage.user.get::<Node>(None, &name).unwrap().unwrap();
+    assert!(!node.labels().contains_key("drover.dev/claim") && node.spec.unwrap().unschedulable != Some(true));
+    let outcome = stage.close();
+    assert_eq!(outcome.violations, [], "{}", outcome.trace.join("\n"));
+    assert!(outcome.purposes.contains_key("FenceNode"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! The Plan engine on a real control plane with KWOK nodes: the same scenario that the simulation runs.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use drover_clock::Clock;
@@ -11,6 +11,7 @@ use drover_sim::Scenario;
 use drover_sim::scenario::{NAMESPACE, PLAN};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 

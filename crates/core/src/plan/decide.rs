@@ -12,7 +12,7 @@ use super::nodes::{self, Step, Steps};
 use super::status;
 use super::validate;
 use super::version::munge;
-use crate::decision::{Decision, Reason, Wait};
+use crate::decision::{Decision, Reason, Wait, Write};
 use crate::seen::{JobSeen, NodeSeen, PlanSeen, SecretSeen};
 
 /// Everything one decision rests on, at one moment.
@@ -83,7 +83,9 @@ pub fn decide(view: &View<'_>, now: Timestamp) -> Decision {
         (false, _, false) => (Vec::new(), publication),
         _ => (claims, publication),
     };
-    decision.then(claims.into_iter().map(|step| step.write).collect());
+    let claims: Vec<Write> = claims.into_iter().map(|step| step.write).collect();
+    let (before, after) = if steps.claims_last { (Vec::new(), claims) } else { (claims, Vec::new()) };
+    decision.then(before);
     if view.trouble.is_empty() {
         act(&mut decision, acts);
         publication.into_iter().for_each(|stage| decision.then(stage));
@@ -91,6 +93,7 @@ pub fn decide(view: &View<'_>, now: Timestamp) -> Decision {
         publication.into_iter().for_each(|stage| decision.then(stage));
         act(&mut decision, acts);
     }
+    decision.then(after);
     decision.waits = waits;
     decision
 }

@@ -33,6 +33,8 @@ pub(super) struct Steps {
     pub failures: Vec<String>,
     /// Another controller drives this Plan: nothing may be written, not even a status.
     pub hands_off: bool,
+    /// The claims change only after all other writes are done.
+    pub claims_last: bool,
     /// No further node is taken until the window opens.
     pub window_closed: bool,
     /// When to look again if nothing changes.
@@ -68,16 +70,15 @@ pub(super) fn next(view: &View<'_>, wish: &Wish, now: Timestamp) -> Steps {
     let known = with_adopted(view, now);
     let mut wanted = known.clone();
     for (name, claim) in &known.nodes {
-        match view.nodes.get(name) {
-            Some(node) if look_after(view, wish, &selection, node, claim, now, &mut steps) == Fate::Over => {
-                wanted.nodes.remove(name);
-            }
-            Some(_) => {}
+        let fate = match view.nodes.get(name) {
+            Some(node) => look_after(view, wish, &selection, node, claim, now, &mut steps),
             // Nothing is left to release; a patch of the vanished Node can no longer land.
-            None => {
-                wanted.nodes.remove(name);
-            }
+            None => Fate::Over,
+        };
+        if fate != Fate::Out {
+            wanted.nodes.remove(name);
         }
+        steps.claims_last |= fate == Fate::OverOnceReleased;
     }
     delete_stale_jobs(view, wish, &known, &mut steps);
     steps.applying = wanted.nodes.keys().map(|name| hostname(view, name)).collect();
@@ -122,6 +123,8 @@ fn is_marked_by(view: &View<'_>, node: &NodeSeen) -> bool {
 #[derive(PartialEq)]
 enum Fate {
     Out,
+    /// Its release is among the writes, and nothing will be left to tell that it was: the claim ends right after it.
+    OverOnceReleased,
     /// The node is back in service, or was never taken out of it: its claim ends.
     Over,
 }
@@ -164,7 +167,7 @@ fn look_after(
         }
         Some(job) => match &job.outcome {
             None => {
-                let sentence = format!("Job {} runs on Node {}", job.meta.name, node.meta.name);
+                let sentence = format!("Node {} is being upgraded by Job {}", node.meta.name, job.meta.name);
                 steps.waits.push(Wait::new(subject, Reason::JobRunning, sentence, now).with_deadline(job.deadline));
             }
             Some(Outcome::Failed { reason, message }) if wanted => {
@@ -178,14 +181,25 @@ fn look_after(
                 steps.waits.push(Wait::new(subject, Reason::JobFailed, sentence, now).with_remedy(remedy));
             }
             // The user took the node out of the Plan: that ends a failed attempt.
-            Some(Outcome::Failed { .. }) => steps.writes.push(release(node, mark, None).into()),
-            Some(Outcome::Complete) => back_to_service(view, node, claim, mark, job, now, steps),
+            Some(Outcome::Failed { .. }) => {
+                steps.writes.push(release(node, mark, None).into());
+                return Fate::OverOnceReleased;
+            }
+            Some(Outcome::Complete) => {
+                let released = back_to_service(view, node, claim, mark, job, now, steps);
+                if released && !wanted {
+                    return Fate::OverOnceReleased;
+                }
+            }
         },
         None if jobs().any(|job| job.outcome.is_none()) => {
             let sentence = format!("a Job of an earlier attempt on Node {} has to go first", node.meta.name);
             steps.waits.push(Wait::new(subject, Reason::JobBeingDeleted, sentence, now));
         }
-        None if !wanted => steps.writes.push(release(node, mark, None).into()),
+        None if !wanted => {
+            steps.writes.push(release(node, mark, None).into());
+            return Fate::OverOnceReleased;
+        }
         None => {
             if let (Some(hash), Ok(version)) = (&wish.hash, &wish.version) {
                 if wants_cordon(view) && !node.unschedulable {
@@ -199,7 +213,7 @@ fn look_after(
     Fate::Out
 }
 
-/// The Job is complete. The node is released when it is Ready in the boot that the Job ended in; a node that reboots
+/// The Job is complete; true if the node is released. It is when it is Ready in the boot that the Job ended in; a node that reboots
 /// after that is looked at anew.
 fn back_to_service(
     view: &View<'_>,
@@ -209,7 +223,7 @@ fn back_to_service(
     job: &JobSeen,
     now: Timestamp,
     steps: &mut Steps,
-) {
+) -> bool {
     if mark.job_ended_in_boot.as_deref() != Some(&node.boot_id) {
         steps.writes.push(note_job_end(node, mark).into());
     } else if node.ready {
@@ -220,9 +234,11 @@ fn back_to_service(
             write: release(node, mark, result),
             announcement: Some(announce(view.plan, &PlanEvent::job_complete(&node.meta.name), claim.id.as_str(), now)),
         });
+        return true;
     } else {
         steps.waits.push(not_ready(node, now));
     }
+    false
 }
 
 fn create_job(

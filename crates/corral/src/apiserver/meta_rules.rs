@@ -34,7 +34,9 @@ pub(crate) fn validate(resource: &Resource, object: &Object, errors: &mut Vec<Fi
     for (key, value) in entries(object, "annotations") {
         size += key.len() + value.as_str().unwrap_or_default().len();
         let wrong = |why: &String| FieldError::invalid("metadata.annotations", &json!(key), why);
-        errors.extend(names::qualified(&key.to_lowercase()).iter().map(wrong));
+        if !names::qualified(key).is_empty() {
+            errors.extend(names::qualified(&key.to_lowercase()).iter().map(wrong));
+        }
     }
     if size > ANNOTATIONS_LIMIT {
         errors.push(FieldError::too_long("metadata.annotations", ANNOTATIONS_LIMIT as u64));

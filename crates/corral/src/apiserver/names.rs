@@ -34,6 +34,9 @@ pub(crate) fn label(name: &str) -> Vec<String> {
 
 /// What is wrong with the key of a label, an annotation or a finalizer.
 pub(crate) fn qualified(name: &str) -> Vec<String> {
+    if is_qualified(name) {
+        return vec![];
+    }
     let mut wrong = vec![];
     let parts: Vec<_> = name.split('/').collect();
     let name = match parts.as_slice() {
@@ -59,6 +62,12 @@ pub(crate) fn qualified(name: &str) -> Vec<String> {
         wrong.push(format!("name part {QUALIFIED}"));
     }
     wrong
+}
+
+/// Whether nothing is wrong with a key. Nearly all are right, and each write checks them all.
+fn is_qualified(key: &str) -> bool {
+    let (prefix, name) = key.split_once('/').unwrap_or(("x", key));
+    prefix.len() <= 253 && prefix.split('.').all(is_label) && name.len() <= 63 && is_word(name)
 }
 
 /// What is wrong with the value of a label.

@@ -317,8 +317,9 @@ impl Store {
 
     fn commit(&mut self, cause: &Cause<'_>, id: &ResourceId, key: &str, event: Event) -> Answer<()> {
         self.revision = event.after.revision;
-        let before = event.before.as_ref().map(|before| before.json());
-        let after = (event.kind != EventKind::Deleted).then(|| event.after.json());
+        let watched = !self.observers.is_empty();
+        let before = event.before.as_ref().filter(|_| watched).map(|before| before.json());
+        let after = (watched && event.kind != EventKind::Deleted).then(|| event.after.json());
         let collection = self
             .groups
             .get_mut(&id.group)

@@ -51,12 +51,12 @@ impl Shape {
     /// wrong type.
     pub fn conform(&self, object: &mut Object) -> Result<(), String> {
         match self {
-            Shape::Struct { name, fields } => conform_struct(name, fields, object, &mut vec![]),
+            Shape::Struct { name, fields } => conform_struct(name, fields, object).map_err(|error| error.sentence()),
             _ => Ok(()),
         }
     }
 
-    fn check(&self, value: &mut Value, parent: &str, path: &mut Vec<String>) -> Result<(), String> {
+    fn check(&self, value: &mut Value) -> Result<(), Misfit> {
         let fits = match (self, &mut *value) {
             (Shape::Anything, _) => true,
             (Shape::Boolean, found) => found.is_boolean(),
@@ -65,63 +65,21 @@ impl Shape {
             (Shape::Integer("int32"), found) => found.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
             (Shape::Integer(_), found) => found.is_i64(),
             (Shape::IntOrString, found) => found.is_i64() || found.is_string(),
-            (Shape::Bytes, Value::String(text)) => {
-                STANDARD.decode(&*text).map_err(|error| match error {
-                    DecodeError::InvalidByte(place, _) => format!("illegal base64 data at input byte {place}"),
-                    _ => format!("illegal base64 data at input byte {}", text.len()),
-                })?;
-                true
-            }
-            (Shape::Moment, Value::String(text)) => {
-                if text.parse::<Timestamp>().is_err() {
-                    return Err(format!("parsing time {text:?}: cannot parse {text:?} as RFC 3339"));
-                }
-                true
-            }
+            (Shape::Bytes, Value::String(text)) => return check_base64(text),
+            (Shape::Moment, Value::String(text)) => return check_moment(text),
             (Shape::Quantity, Value::Number(number)) => {
                 *value = Value::String(number.to_string());
                 true
             }
             (Shape::Quantity, found) => found.is_string(),
             (Shape::List(shape), Value::Array(items)) => {
-                for item in items {
-                    shape.check(item, parent, path)?;
-                }
-                true
+                return items.iter_mut().try_for_each(|item| shape.check(item));
             }
-            (Shape::Map(shape), Value::Object(object)) => {
-                // A null in a map is the empty value; for all maps of these kinds that is an empty text.
-                for item in object.values_mut() {
-                    if item.is_null() && matches!(**shape, Shape::Text) {
-                        *item = Value::String(String::new());
-                    }
-                    shape.check(item, parent, path)?;
-                }
-                true
-            }
-            (Shape::Struct { name, fields }, Value::Object(object)) => {
-                conform_struct(name, fields, object, path)?;
-                true
-            }
+            (Shape::Map(shape), Value::Object(object)) => return conform_map(shape, object),
+            (Shape::Struct { name, fields }, Value::Object(object)) => return conform_struct(name, fields, object),
             _ => false,
         };
-        if fits {
-            return Ok(());
-        }
-        let found = match value {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(number) if matches!(self, Shape::Integer(_)) => &format!("number {number}"),
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
-        let field = path.join(".");
-        Err(format!(
-            "json: cannot unmarshal {found} into Go struct field {parent}.{field} of type {}",
-            self.type_name()
-        ))
+        if fits { Ok(()) } else { Err(Misfit::of(value, self)) }
     }
 
     fn type_name(&self) -> String {
@@ -142,21 +100,84 @@ impl Shape {
     }
 }
 
-fn conform_struct(
-    name: &str,
-    fields: &BTreeMap<String, Arc<Shape>>,
-    object: &mut Object,
-    path: &mut Vec<String>,
-) -> Result<(), String> {
+fn conform_struct(name: &str, fields: &BTreeMap<String, Arc<Shape>>, object: &mut Object) -> Result<(), Misfit> {
     object.retain(|field, value| !value.is_null() && fields.contains_key(field));
     for (field, value) in object.iter_mut() {
         if let Some(shape) = fields.get(field) {
-            path.push(field.clone());
-            shape.check(value, name, path)?;
-            path.pop();
+            shape.check(value).map_err(|error| error.inside(name, field))?;
         }
     }
     Ok(())
+}
+
+fn conform_map(shape: &Shape, object: &mut Object) -> Result<(), Misfit> {
+    for item in object.values_mut() {
+        // A null in a map is the empty value; for all maps of these kinds that is an empty text.
+        if item.is_null() && matches!(shape, Shape::Text) {
+            *item = Value::String(String::new());
+        }
+        shape.check(item)?;
+    }
+    Ok(())
+}
+
+fn check_base64(text: &str) -> Result<(), Misfit> {
+    let place = match STANDARD.decode(text) {
+        Ok(_) => return Ok(()),
+        Err(DecodeError::InvalidByte(place, _)) => place,
+        Err(_) => text.len(),
+    };
+    Err(Misfit::Malformed(format!("illegal base64 data at input byte {place}")))
+}
+
+fn check_moment(text: &str) -> Result<(), Misfit> {
+    match text.parse::<Timestamp>() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Misfit::Malformed(format!("parsing time {text:?}: cannot parse {text:?} as RFC 3339"))),
+    }
+}
+
+/// What does not fit its shape, and where. The place is put together on the way out, since most things fit.
+enum Misfit {
+    Type { found: String, expected: String, parent: String, path: String },
+    Malformed(String),
+}
+
+impl Misfit {
+    fn of(value: &Value, shape: &Shape) -> Self {
+        let found = match value {
+            Value::Null => "null".into(),
+            Value::Bool(_) => "bool".into(),
+            Value::Number(number) if matches!(shape, Shape::Integer(_)) => format!("number {number}"),
+            Value::Number(_) => "number".into(),
+            Value::String(_) => "string".into(),
+            Value::Array(_) => "array".into(),
+            Value::Object(_) => "object".into(),
+        };
+        Misfit::Type { found, expected: shape.type_name(), parent: String::new(), path: String::new() }
+    }
+
+    /// Goes one field outwards.
+    fn inside(self, name: &str, field: &str) -> Self {
+        match self {
+            Misfit::Type { found, expected, parent, path } => Misfit::Type {
+                found,
+                expected,
+                parent: if parent.is_empty() { name.into() } else { parent },
+                path: if path.is_empty() { field.into() } else { format!("{field}.{path}") },
+            },
+            malformed => malformed,
+        }
+    }
+
+    fn sentence(self) -> String {
+        match self {
+            Misfit::Type { found, expected, parent, path } => {
+                format!("json: cannot unmarshal {found} into Go struct field {parent}.{path} of type {expected}")
+            }
+            Misfit::Malformed(why) => why,
+        }
+    }
 }
 
 /// Reads shapes out of a schema, each definition once.
