@@ -10,7 +10,7 @@ use drover_sim::{Fault, Scenario, Schedule, Stage};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(600);
 
@@ -192,7 +192,24 @@ async fn a_plan_that_cannot_be_read_or_lacks_its_secret_stops_no_other() {
         bad["spec"][field] = value;
         stage.user.create(&serde_json::from_value::<Plan>(bad).unwrap()).unwrap();
     }
+    // The schema lets this number through, but it does not fit into the field.
+    let mut unreadable = scenario.plan();
+    unreadable["metadata"]["name"] = json!("unreadable");
+    unreadable["spec"]["drain"] = json!({ "timeout": 60_000_000_000_u64 });
+    let path = format!("/apis/upgrade.cattle.io/v1/namespaces/{NAMESPACE}/plans");
+    let client = stage.server.client("user");
+    let request = |method: &str, path: &str, body: Vec<u8>| {
+        http::Request::builder().method(method).uri(path).header("content-type", "application/json").body(body).unwrap()
+    };
+    client.request_text(request("POST", &path, unreadable.to_string().into_bytes())).await.unwrap();
+
     assert!(stage.until(SOON, |user| scenario.unmet_now(user)).await);
+    let unreadable = client.request_text(request("GET", &format!("{path}/unreadable"), Vec::new())).await.unwrap();
+    let unreadable: Value = serde_json::from_str(&unreadable).unwrap();
+    let validated =
+        unreadable["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Validated").unwrap();
+    assert_eq!(validated["status"], "False");
+    assert!(validated["message"].as_str().unwrap().starts_with("spec cannot be read: "), "{validated}");
     assert_eq!(condition(&plan(&stage.user, "no-delay"), "Validated").0, "False");
     assert_eq!(condition(&plan(&stage.user, "no-secret"), "Validated").1, r#"secrets "ca" not found"#);
     assert_eq!(condition(&plan(&stage.user, "no-version"), "LatestResolved").0, "False");
