@@ -73,7 +73,7 @@ async fn kubectl_reads_changes_waits_and_deletes() -> Result<()> {
         ensure!(node == "true", "{node}");
         kubectl.run(&["uncordon", "node-1"])?;
 
-        kubectl.run_on(&["apply", "--validate=false", "-f", "-"], JOB)?;
+        kubectl.run_on(&["apply", "-f", "-"], JOB)?;
         kubectl.run(&["wait", "--for=condition=Complete", "job/hello", "--timeout=60s"])?;
         ensure!(!kubectl.run(&["logs", "job/hello"])?.is_empty(), "the Job has no log");
         kubectl.run(&["describe", "job", "hello"])?;
@@ -81,13 +81,13 @@ async fn kubectl_reads_changes_waits_and_deletes() -> Result<()> {
         let pods = kubectl.run(&["get", "pods", "-o", "name"])?;
         ensure!(pods.is_empty(), "pods are left: {pods}");
 
-        kubectl.run_on(&["apply", "--validate=false", "-f", "-"], &scenario.plan().to_string())?;
+        kubectl.run_on(&["apply", "-f", "-"], &scenario.plan().to_string())?;
         let patch = r#"{"spec":{"concurrency":2}}"#;
         kubectl.run(&["-n", "system-upgrade", "patch", "plan", "upgrade", "--type=merge", "-p", patch])?;
         let mut wrong = scenario.plan();
         wrong["metadata"]["name"] = serde_json::json!("wrong");
         wrong["spec"]["window"] = serde_json::json!({ "days": ["never"] });
-        let refused = kubectl.run_on(&["create", "--validate=false", "-f", "-"], &wrong.to_string());
+        let refused = kubectl.run_on(&["create", "-f", "-"], &wrong.to_string());
         let refused = refused.err().map(|error| error.to_string()).unwrap_or_default();
         ensure!(refused.contains("invalid: spec.window.days"), "{refused}");
         kubectl.run(&["-n", "system-upgrade", "delete", "plan", "upgrade"])?;

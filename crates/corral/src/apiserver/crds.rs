@@ -236,6 +236,10 @@ impl Rules for CustomRules {
         }
     }
 
+    fn unknown_fields(&self, version: &str, object: &Object) -> Vec<String> {
+        self.versions.get(version).map(|version| version.schema.unknown_fields(object)).unwrap_or_default()
+    }
+
     fn fill_defaults(&self, version: &str, object: &mut Object) {
         if let Some(version) = self.versions.get(version) {
             version.schema.fill_root(object);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{
-    ApiServer,
+    ApiServer, openapi,
     request::Route,
     resources::Resource,
     status::{Answer, no_such_resource},
@@ -14,7 +14,7 @@ use super::{
 };
 
 /// The release that this server behaves as.
-const GIT_VERSION: &str = "v1.34.4";
+pub(super) const GIT_VERSION: &str = "v1.34.4";
 
 /// What is known under a route; none if nothing is.
 pub(super) fn answer(server: &ApiServer, route: &Route) -> Answer<Option<Bytes>> {
@@ -26,6 +26,8 @@ pub(super) fn answer(server: &ApiServer, route: &Route) -> Answer<Option<Bytes>>
         Route::Groups => Ok(Some(groups(store))),
         Route::Group(group) => Ok(one_group(store, group)),
         Route::Resources { group, version } => resources(store, group, version),
+        Route::OpenApiIndex => Ok(Some(openapi::index(store))),
+        Route::OpenApi { group, version } => Ok(openapi::document(store, group, version)),
         Route::Healthy | Route::Objects(_) => Ok(None),
     })?;
     Ok(found.map(|body| Bytes::from(format!("{body}\n"))))

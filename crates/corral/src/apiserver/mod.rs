@@ -2,6 +2,14 @@
 //!
 //! It is a `tower::Service`, used in process by [`ApiServer::client`] and served over a socket by whoever likes to. All
 //! objects live in one store behind one lock; every write is one commit with one resourceVersion.
+//!
+//! Served are ConfigMaps, CustomResourceDefinitions, Events, Jobs, Leases, Namespaces, Nodes, PodDisruptionBudgets, Pods,
+//! Secrets, ServiceAccounts, and every kind that a stored definition declares. A request comes in through `service`,
+//! is understood in `request`, answered in `requests`, and acts by one of the `verbs` on the `store`, by the
+//! rules that its kind has in `builtin` or by its `schema`.
+//!
+//! It speaks JSON and YAML, not protobuf. Server-side apply, dry runs, tables, schemas in OpenAPI, CEL and conversion
+//! webhooks are not there; what needs one of them is told so, or gets plain JSON where that is an answer, too.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,6 +32,7 @@ mod meta_rules;
 mod names;
 mod namespaces;
 mod object;
+mod openapi;
 mod packed;
 mod pod_log;
 mod request;

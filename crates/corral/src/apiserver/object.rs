@@ -32,6 +32,10 @@ pub(crate) fn child<'a>(object: &'a mut Object, name: &str) -> &'a mut Object {
 
 /// Gives a field the value that it has in another object, or none if it has none there.
 pub(crate) fn take_from(object: &mut Object, name: &str, other: &Object) {
+    // Mostly it has that value already, and comparing costs less than copying.
+    if object.get(name) == other.get(name) {
+        return;
+    }
     match other.get(name) {
         Some(value) => object.insert(name.into(), value.clone()),
         None => object.remove(name),
@@ -92,6 +96,9 @@ pub(crate) trait Meta {
 
     /// Gives a field of the metadata the value that it has in another object.
     fn keep_meta(&mut self, name: &str, other: &Self) {
+        if self.meta(name) == other.meta(name) {
+            return;
+        }
         match other.meta(name).cloned() {
             Some(value) => self.meta_mut().insert(name.into(), value),
             None => self.meta_mut().remove(name),

@@ -23,6 +23,12 @@ pub(crate) enum Route {
         group: String,
         version: String,
     },
+    OpenApiIndex,
+    /// `/openapi/v3/api/v1`, `/openapi/v3/apis/GROUP/VERSION`
+    OpenApi {
+        group: String,
+        version: String,
+    },
     Objects(Path),
 }
 
@@ -47,6 +53,11 @@ impl Route {
             ["version"] => Route::Version,
             ["api"] => Route::CoreVersions,
             ["apis"] => Route::Groups,
+            ["openapi", "v3"] => Route::OpenApiIndex,
+            ["openapi", "v3", "api", version] => Route::OpenApi { group: String::new(), version: (*version).into() },
+            ["openapi", "v3", "apis", group, version] => {
+                Route::OpenApi { group: (*group).into(), version: (*version).into() }
+            }
             ["apis", group] => Route::Group((*group).into()),
             ["api", version] => Route::Resources { group: String::new(), version: (*version).into() },
             ["apis", group, version] => Route::Resources { group: (*group).into(), version: (*version).into() },
@@ -130,6 +141,8 @@ pub(crate) struct Query {
     pub bookmarks: bool,
     pub send_initial_events: bool,
     pub dry_run: bool,
+    /// Whether fields that are not known are refused rather than dropped.
+    pub strict: bool,
     pub grace_period_seconds: Option<i64>,
     pub propagation_policy: Option<String>,
     pub follow: bool,
@@ -153,6 +166,7 @@ impl Query {
                 "timeoutSeconds" => query.timeout_seconds = number(&value)?,
                 "allowWatchBookmarks" => query.bookmarks = truth(&value),
                 "sendInitialEvents" => query.send_initial_events = truth(&value),
+                "fieldValidation" => query.strict = value == "Strict",
                 "dryRun" => query.dry_run = value == "All",
                 "gracePeriodSeconds" => query.grace_period_seconds = number(&value)?,
                 "propagationPolicy" => query.propagation_policy = Some(value.into_owned()),

@@ -21,7 +21,7 @@ use super::{
         Target,
         create::create,
         delete::{DeleteOptions, Deleted, delete, delete_collection},
-        patch::{Patch, patch},
+        patch::{Changes, Patch, patch},
         read::{ListOptions, Page, Selection, get, list, list_json},
         update::{Part, Updated, update},
     },
@@ -105,7 +105,7 @@ impl Ask<'_> {
         Cause { actor: self.actor, at: self.server.clock().now(), verb, subresource: &self.path.subresource }
     }
 
-    /// Does something with the store, for good or, if asked for, only to see what it would come to.
+    /// Does something to the store. A dry run is refused: done for good, it would be a lie.
     fn act<T>(&self, act: impl FnOnce(&mut Store) -> Answer<T>) -> Answer<T> {
         if self.query.dry_run {
             return Err(bad_request("this server does not support dry runs"));
@@ -126,7 +126,7 @@ impl Ask<'_> {
                 if target.resource.namespaced && target.namespace.is_empty() {
                     return Err(method_not_allowed());
                 }
-                let object = self.object()?;
+                let object = self.known_object()?;
                 let stored = self.act(|store| create(store, &self.cause(Verb::Create), target, object))?;
                 Ok(self.shown(StatusCode::CREATED, &stored))
             }
@@ -147,7 +147,7 @@ impl Ask<'_> {
     }
 
     fn update(&self, part: Part) -> Answer<Response<ApiBody>> {
-        let object = self.object()?;
+        let object = self.known_object()?;
         let updated = self.act(|store| update(store, &self.cause(Verb::Update), &self.target, part, object))?;
         let code = if matches!(updated, Updated::Created(_)) { StatusCode::CREATED } else { StatusCode::OK };
         Ok(self.shown(code, updated.stored()))
@@ -156,15 +156,16 @@ impl Ask<'_> {
     fn patch(&self, part: Part) -> Answer<Response<ApiBody>> {
         let built_in = self.target.resource.shape.is_some();
         let changes = match content_type(&self.head.headers) {
-            JSON_PATCH => Patch::Json(self.read_patch()?),
-            MERGE_PATCH => Patch::Merge(Value::Object(self.read_patch()?)),
-            STRATEGIC_MERGE_PATCH if built_in => Patch::Strategic(self.read_patch()?),
+            JSON_PATCH => Changes::Json(self.read_patch()?),
+            MERGE_PATCH => Changes::Merge(Value::Object(self.read_patch()?)),
+            STRATEGIC_MERGE_PATCH if built_in => Changes::Strategic(self.read_patch()?),
             _ => {
                 let mut accepted = vec![JSON_PATCH, MERGE_PATCH];
                 accepted.extend(built_in.then_some(STRATEGIC_MERGE_PATCH));
                 return Err(unknown_format(&accepted));
             }
         };
+        let changes = Patch { changes, strict: self.query.strict };
         let updated = self.act(|store| patch(store, &self.cause(Verb::Patch), &self.target, part, &changes))?;
         Ok(self.shown(StatusCode::OK, updated.stored()))
     }
@@ -313,6 +314,15 @@ impl Ask<'_> {
             true => stored.json(),
             false => stored.json_as(&resource.api_version(version), &resource.id.kind),
         }
+    }
+
+    /// The object in the body, without fields that its kind does not have if the client insists on that.
+    fn known_object(&self) -> Answer<Object> {
+        let object = self.object()?;
+        if self.query.strict {
+            self.target.unknown_fields(&object).map_err(|why| self.target.unrecognised(&why))?;
+        }
+        Ok(object)
     }
 
     /// The object in the body, from JSON or YAML.

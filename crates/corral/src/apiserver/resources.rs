@@ -107,6 +107,19 @@ impl Resource {
         Ok(())
     }
 
+    /// The fields of an object that its kind does not have.
+    pub fn unknown_fields(&self, version: &str, object: &Object) -> Vec<String> {
+        if let Some(shape) = &self.shape {
+            return shape.unknown_fields(object);
+        }
+        let mut unknown = vec![];
+        if let Some(metadata) = object.get("metadata") {
+            METADATA.find_unknown("metadata", metadata, &mut unknown);
+        }
+        unknown.extend(self.rules.unknown_fields(version, object));
+        unknown
+    }
+
     pub fn serves(&self, version: &str) -> bool {
         self.versions.iter().any(|served| served == version)
     }
@@ -116,6 +129,11 @@ impl Resource {
 pub(crate) trait Rules: Send + Sync {
     /// Drops what the kind does not have, for kinds without a shape.
     fn prune(&self, _version: &str, _object: &mut Object) {}
+
+    /// What [`Rules::prune`] would drop.
+    fn unknown_fields(&self, _version: &str, _object: &Object) -> Vec<String> {
+        vec![]
+    }
 
     /// Fills in what users may leave out.
     fn fill_defaults(&self, _version: &str, _object: &mut Object) {}

@@ -60,3 +60,18 @@ async fn the_client_of_kube_takes_a_not_found_for_what_it_is() {
     let nodes: Api<Node> = Api::all(server().client("test"));
     assert!(nodes.get_opt("none").await.unwrap().is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn kubectl_can_learn_that_fields_are_checked_here() {
+    let server = server();
+    server.make(DEFINITIONS, plan_definition()).await.ok();
+    let index = server.read("/openapi/v3").await.ok();
+    let path = index["paths"]["apis/example.com/v1"]["serverRelativeURL"].as_str().unwrap().to_string();
+
+    let document = server.read(&path).await.ok();
+
+    let patch = &document["paths"]["/apis/example.com/v1/namespaces/{namespace}/plans/{name}"]["patch"];
+    assert_eq!(patch["parameters"][0]["name"], "fieldValidation");
+    assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Plan");
+    assert!(index["paths"].get("api/v1").is_some());
+}

@@ -285,3 +285,31 @@ async fn a_dry_run_is_refused_rather_than_done() {
     assert_eq!(answer.code, 400);
     assert_eq!(server.read(&format!("{CONFIG_MAPS}/a")).await.code, 404);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_insists_is_told_which_fields_are_unknown() {
+    let server = server();
+    server.make(DEFINITIONS, plan_definition()).await.ok();
+    let mut misspelt = plan("a");
+    misspelt["spec"]["concurency"] = json!(2);
+    server.make(PLANS, plan("b")).await.ok();
+
+    let refused = server.make(&format!("{PLANS}?fieldValidation=Strict"), misspelt.clone()).await;
+    let patch =
+        server.merge(&format!("{PLANS}/b?fieldValidation=Strict"), json!({ "spec": { "concurency": 2 } })).await;
+    let built_in = server.make(&format!("{PODS}?fieldValidation=Strict"), json!({ "metadata": { "nme": "x" } })).await;
+
+    assert_eq!(refused.code, 400);
+    assert_eq!(
+        refused.message(),
+        "Plan in version \"v1\" cannot be handled as a Plan: strict decoding error: unknown field \"spec.concurency\""
+    );
+    assert_eq!(patch.code, 422);
+    assert!(
+        patch.message().ends_with("strict decoding error: unknown field \"spec.concurency\""),
+        "{}",
+        patch.message()
+    );
+    assert!(built_in.message().ends_with("unknown field \"metadata.nme\""));
+    assert_eq!(server.make(PLANS, misspelt).await.code, 201, "others have it dropped");
+}

@@ -120,6 +120,9 @@ fn quality_of_service(pod: &Object) -> &'static str {
 
 /// Whether nothing changed but images, the deadline and additional tolerations.
 fn only_mutable_fields_differ(new: &Object, old: &Object) -> bool {
+    if new.get("spec") == old.get("spec") {
+        return true;
+    }
     let masked = |pod: &Object| -> Option<Value> {
         let mut spec = pod.get("spec")?.clone();
         let fields = spec.as_object_mut()?;

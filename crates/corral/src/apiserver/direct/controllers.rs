@@ -14,7 +14,7 @@ use crate::apiserver::{
     verbs::{
         Target,
         delete::{DeleteOptions, Preconditions, Propagation, delete},
-        patch::{Patch, patch},
+        patch::{Changes, Patch, patch},
         update::Part,
     },
 };
@@ -70,7 +70,7 @@ impl Direct {
     pub fn patch_object(&self, id: &ResourceId, namespace: &str, name: &str, merge: &Value) -> Answer<()> {
         self.server.store().with(|store| {
             let target = target(store, id, namespace, name)?;
-            let merge = Patch::Merge(merge.clone());
+            let merge = Patch { changes: Changes::Merge(merge.clone()), strict: false };
             patch(store, &self.cause(Verb::Patch, ""), &target, Part::Main, &merge).map(|_| ())
         })
     }

@@ -12,6 +12,7 @@ mod fill;
 mod format;
 mod prune;
 pub(crate) mod shape;
+mod unknown;
 mod validate;
 
 /// One node of a structural schema.

@@ -6,7 +6,7 @@ use super::Schema;
 use crate::apiserver::object::Object;
 
 /// What every object has, whatever its schema says.
-const ALWAYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
+pub(super) const ALWAYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 impl Schema {
     /// Prunes a whole object, of which the schema does not have to name what every object has.

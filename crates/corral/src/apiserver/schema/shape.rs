@@ -101,11 +101,16 @@ impl Shape {
 }
 
 fn conform_struct(name: &str, fields: &BTreeMap<String, Arc<Shape>>, object: &mut Object) -> Result<(), Misfit> {
-    object.retain(|field, value| !value.is_null() && fields.contains_key(field));
+    let mut is_clean = true;
     for (field, value) in object.iter_mut() {
-        if let Some(shape) = fields.get(field) {
-            shape.check(value).map_err(|error| error.inside(name, field))?;
+        match fields.get(field) {
+            Some(shape) if !value.is_null() => shape.check(value).map_err(|error| error.inside(name, field))?,
+            _ => is_clean = false,
         }
+    }
+    // Most objects have nothing to drop, and looking for it again would cost as much as the check.
+    if !is_clean {
+        object.retain(|field, value| !value.is_null() && fields.contains_key(field));
     }
     Ok(())
 }

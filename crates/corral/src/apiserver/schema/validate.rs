@@ -9,7 +9,9 @@ impl Schema {
     /// Validates a whole object; its metadata is checked elsewhere.
     pub fn validate_root(&self, object: &Object, errors: &mut Vec<FieldError>) {
         self.validate_fields("", object, errors);
-        self.validate_alternatives("", &Value::Object(object.clone()), errors);
+        if self.has_alternatives() {
+            self.validate_alternatives("", &Value::Object(object.clone()), errors);
+        }
     }
 
     fn validate(&self, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
@@ -28,7 +30,13 @@ impl Schema {
             let supported: Vec<_> = self.limits.one_of.iter().map(plain).collect();
             errors.push(FieldError::unsupported(path, value, &supported));
         }
-        self.validate_alternatives(path, value, errors);
+        if self.has_alternatives() {
+            self.validate_alternatives(path, value, errors);
+        }
+    }
+
+    fn has_alternatives(&self) -> bool {
+        !(self.any_of.is_empty() && self.one_of.is_empty() && self.all_of.is_empty() && self.not.is_none())
     }
 
     fn type_error(&self, path: &str, value: &Value) -> Option<FieldError> {

@@ -83,12 +83,21 @@ impl Target {
         invalid(&id.group, kind, object.name(), &[error])
     }
 
+    /// Says which fields the kind does not know, if there are any.
+    pub fn unknown_fields(&self, object: &Object) -> Result<(), String> {
+        let unknown = self.resource.unknown_fields(&self.version, object);
+        let named: Vec<_> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+        if named.is_empty() { Ok(()) } else { Err(format!("strict decoding error: {}", named.join(", "))) }
+    }
+
+    pub fn unrecognised(&self, why: &str) -> Box<Status> {
+        let kind = &self.resource.id.kind;
+        bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", self.version))
+    }
+
     /// Drops what the kind does not know, and refuses what has a wrong type.
     fn conform(&self, object: &mut Object) -> Answer<()> {
-        let kind = &self.resource.id.kind;
-        self.resource.conform(&self.version, object).map_err(|why| {
-            bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", self.version))
-        })
+        self.resource.conform(&self.version, object).map_err(|why| self.unrecognised(&why))
     }
 
     /// Drops what only other servers keep, and fills in defaults.

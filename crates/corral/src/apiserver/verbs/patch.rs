@@ -13,8 +13,14 @@ use crate::apiserver::{
     store::{Cause, Store},
 };
 
-/// A change in one of the forms in which it can be stated.
-pub(crate) enum Patch {
+/// A change, and whether it may bring fields that are not known.
+pub(crate) struct Patch {
+    pub changes: Changes,
+    pub strict: bool,
+}
+
+/// What is to be changed, in one of the forms in which it can be stated.
+pub(crate) enum Changes {
     Json(json_patch::Patch),
     Merge(Value),
     /// For built-in kinds.
@@ -35,9 +41,10 @@ pub(crate) fn patch(
     let old = current.object()?;
     let mut new = old.clone();
     new.insert("apiVersion".into(), json!(target.resource.api_version(&target.version)));
-    let mut new = apply(patch, new)?;
+    let mut new = apply(&patch.changes, new)?;
+    let known = if patch.strict { target.unknown_fields(&new) } else { Ok(()) };
     // Decoded here first, since what a patch makes undecodable is the patch's fault.
-    if let Err(why) = target.resource.conform(&target.version, &mut new) {
+    if let Err(why) = known.and_then(|()| target.resource.conform(&target.version, &mut new)) {
         let error = FieldError::invalid("patch", &json!(Value::Object(new).to_string()), &why);
         return Err(invalid("", "", "", &[error]));
     }
@@ -45,16 +52,16 @@ pub(crate) fn patch(
     replace(store, cause, target, part, &old, new)
 }
 
-fn apply(patch: &Patch, object: Object) -> Answer<Object> {
+fn apply(changes: &Changes, object: Object) -> Answer<Object> {
     let mut value = Value::Object(object);
-    match patch {
-        Patch::Merge(changes) => json_patch::merge(&mut value, changes),
-        Patch::Strategic(changes) => {
+    match changes {
+        Changes::Merge(changes) => json_patch::merge(&mut value, changes),
+        Changes::Strategic(changes) => {
             if let Value::Object(object) = &mut value {
                 strategic::merge(object, changes).map_err(bad_request)?;
             }
         }
-        Patch::Json(operations) => {
+        Changes::Json(operations) => {
             for operation in operations.iter() {
                 let operation = survivable(operation, &value)?;
                 json_patch::patch(&mut value, &[operation]).map_err(|_| patch_rejected())?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Target, create::create};
 use crate::apiserver::{
@@ -150,14 +150,13 @@ fn check_uid(target: &Target, old: &Object, new: &Object) -> Answer<()> {
 
 /// What no update changes: identity, age, generation and the course of a deletion.
 fn keep_system_fields(new: &mut Object, old: &Object) {
-    for name in ["creationTimestamp", "generation", "resourceVersion", "deletionTimestamp"] {
+    let kept =
+        ["creationTimestamp", "generation", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"];
+    for name in kept {
         new.keep_meta(name, old);
     }
     if new.uid().is_empty() {
         new.keep_meta("uid", old);
-    }
-    if new.grace_period().is_none() || !old.is_deleting() {
-        new.keep_meta("deletionGracePeriodSeconds", old);
     }
 }
 
@@ -166,11 +165,9 @@ fn raises_generation(resource: &Resource, new: &Object, old: &Object) -> bool {
         Generation::Never => false,
         Generation::OnSpec => new.get("spec") != old.get("spec"),
         Generation::OnContent => {
-            let content = |object: &Object| -> Vec<(String, Value)> {
-                let outside = |name: &str| name == "metadata" || (name == "status" && resource.status);
-                object.iter().filter(|(name, _)| !outside(name)).map(|(n, v)| (n.clone(), v.clone())).collect()
-            };
-            content(new) != content(old)
+            let inside = |name: &str| name != "metadata" && (name != "status" || !resource.status);
+            let [after, before] = [new, old].map(|object| object.iter().filter(|(name, _)| inside(name)));
+            !after.eq(before)
         }
     }
 }
