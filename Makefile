@@ -24,7 +24,7 @@ test: ## Everything that needs no other server
 test-real: ## Build and start a real control plane, and run the rest against it
 	@./scripts/need cargo cc go
 	cargo run --locked --quiet -p drover-lab -- build
-	cargo test --locked -p drover-lab -- --ignored --test-threads=1
+	cargo test --workspace --locked --tests -- --ignored --test-threads=1
 
 sim: ## Every fault at every write, and 2,000 random schedules
 	cargo run --release --locked --quiet --bin drover -- simulate
