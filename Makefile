@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-.PHONY: help demo build test lint test-real sim bench lab
+.PHONY: help demo build test test-real sim bench lab
 
 help: ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,8 +31,8 @@ sim: ## Every fault at every write, and 2,000 random schedules
 	cargo run --release --locked --quiet --bin drover -- simulate --seeds 2000
 
 bench: ## Measure the embedded API server and the operator
-	cargo bench --locked -p drover-corral
-	cargo bench --locked -p drover
+	cargo bench --locked -p drover-corral --bench corral
+	cargo bench --locked -p drover --bench operator
 
 lab: ## A real control plane with three KWOK nodes, until Ctrl-C
 	@./scripts/need cargo cc go
