@@ -135,6 +135,26 @@ async fn a_dead_leaders_patch_cannot_take_a_node_whose_claim_has_ended_since() {
     assert!(outcome.purposes.contains_key("FenceNode"));
 }
 
+/// The writes before it: those above, the node, three Events and the status.
+const CREATES_THE_FIRST_JOB: usize = 8;
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_a_dead_leader_made_too_late_never_runs_and_is_deleted() {
+    let scenario = Scenario::default();
+    let stage = Stage::open(&scenario, &Schedule::one(CREATES_THE_FIRST_JOB, Fault::LandsAtTheEnd), 1);
+    assert!(stage.until(SOON, |user| scenario.unmet_now(user)).await);
+    let no_jobs = |user: &Direct| unless(user.list::<Job>().unwrap().is_empty(), "Jobs are left");
+    // Until then the Job of the successor has the name.
+    assert!(stage.until(SOON * 3, no_jobs).await);
+    assert_eq!(stage.land_late_writes().await, 1);
+    assert_eq!(stage.user.list::<Job>().unwrap().len(), 1);
+
+    assert!(stage.until(SOON * 4, no_jobs).await);
+    let outcome = stage.close();
+    assert_eq!(outcome.violations, [], "{}", outcome.trace.join("\n"));
+    assert!(outcome.purposes.contains_key("DeleteJob"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_wiped_status_and_lost_claims_heal() {
     let scenario = Scenario::default();
