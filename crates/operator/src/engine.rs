@@ -151,6 +151,14 @@ struct Desk {
     told: Vec<Wait>,
 }
 
+impl Desk {
+    /// When to decide; never while a batch is under way, and not before the pause after a failure is over.
+    fn due_at(&self) -> Option<Timestamp> {
+        let due = self.due.filter(|_| !self.in_flight)?;
+        Some(self.not_before.map_or(due, |pause_ends| due.max(pause_ends)))
+    }
+}
+
 struct Engine {
     options: OperatorOptions,
     reports: Option<UnboundedSender<Report>>,
@@ -196,10 +204,7 @@ impl Engine {
     }
 
     fn next_look(&self) -> Timestamp {
-        let due = |desk: &Desk| {
-            if desk.in_flight { None } else { Some(desk.due?.max(desk.not_before.unwrap_or(Timestamp::MIN))) }
-        };
-        let earliest = if self.may_decide() { self.desks.values().filter_map(due).min() } else { None };
+        let earliest = if self.may_decide() { self.desks.values().filter_map(Desk::due_at).min() } else { None };
         earliest.unwrap_or(Timestamp::MAX).min(self.look_at_all)
     }
 
@@ -306,9 +311,7 @@ impl Engine {
         if !self.may_decide() {
             return;
         }
-        let is_due = |desk: &Desk| {
-            !desk.in_flight && desk.due.max(desk.not_before).is_some_and(|due| due <= now && desk.due.is_some())
-        };
+        let is_due = |desk: &Desk| desk.due_at().is_some_and(|due| due <= now);
         let due: Vec<Work> = self.desks.iter().filter(|(_, desk)| is_due(desk)).map(|(work, _)| work.clone()).collect();
         for work in due {
             let stages = match &work {

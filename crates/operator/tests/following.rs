@@ -1,26 +1,25 @@
 //! Watches that end badly, on the embedded API server in virtual time.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test whose ground is missing has failed")]
 
+mod support;
+
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use drover_api::plan::Plan;
-use drover_clock::Clock;
-use drover_corral::apiserver::{ApiBody, ApiServer, ApiService, Options};
+use drover_corral::apiserver::{ApiBody, ApiService};
 use drover_operator::{Operator, OperatorOptions};
 use http::{Request, Response, StatusCode};
 use http_body_util::{Either, Full};
-use k8s_openapi::api::core::v1::Namespace;
 use kube::client::Body;
 use serde_json::json;
 use tower::Service;
 
-const NAMESPACE: &str = "system-upgrade";
+use support::{Cluster, NAMESPACE};
 
 /// Answers the first watches with an HTTP error instead of a stream.
 #[derive(Clone)]
@@ -56,20 +55,14 @@ impl Service<Request<Body>> for RefusesWatches {
 
 /// A Plan that is made after the watches were refused is noticed.
 async fn is_noticed_after(code: StatusCode) -> bool {
-    let clock = Clock::virtual_from("2026-01-01T12:00:00Z".parse().unwrap());
-    let server = ApiServer::new(Options { clock, seed: 1, latency: Duration::from_millis(1), watch_window: 1000 });
-    let user = server.direct("user");
-    let namespace = json!({ "metadata": { "name": NAMESPACE } });
-    user.create(&serde_json::from_value::<Namespace>(namespace).unwrap()).unwrap();
-    for definition in drover_api::crds::all() {
-        user.create(&definition).unwrap();
-    }
+    let cluster = Cluster::new();
+    let (server, user, clock) = (&cluster.server, &cluster.user, cluster.clock);
     let left = Arc::new(AtomicUsize::new(12));
     let service = RefusesWatches { inner: server.service("operator"), code, left: left.clone() };
     let client = kube::Client::new(service, "default");
     let operator = Operator::new(client, OperatorOptions::new(NAMESPACE, "operator", clock));
     let running = tokio::spawn(operator.run(std::future::pending()));
-    clock.sleep(Duration::from_secs(60)).await;
+    cluster.pass(60).await;
     assert_eq!(left.load(Ordering::SeqCst), 0);
 
     let plan = json!({
@@ -77,7 +70,7 @@ async fn is_noticed_after(code: StatusCode) -> bool {
         "spec": { "concurrency": 1, "version": "v2", "nodeSelector": {}, "upgrade": { "image": "x" } },
     });
     user.create(&serde_json::from_value::<Plan>(plan).unwrap()).unwrap();
-    clock.sleep(Duration::from_secs(5)).await;
+    cluster.pass(5).await;
     running.abort();
     user.get::<Plan>(Some(NAMESPACE), "up").unwrap().unwrap().status.is_some()
 }

@@ -1,39 +1,25 @@
 //! Who leads, on the embedded API server in virtual time.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test whose ground is missing has failed")]
 
-use std::time::Duration;
+mod support;
 
-use drover_clock::Clock;
-use drover_corral::apiserver::{ApiServer, Direct, Options};
 use drover_operator::{Operator, OperatorOptions};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::Namespace;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-const NAMESPACE: &str = "system-upgrade";
+use support::{Cluster, NAMESPACE};
 
-struct Cluster {
-    server: ApiServer,
-    user: Direct,
-    clock: Clock,
+/// What these tests do with a cluster.
+trait Leading {
+    /// Starts an operator; it stops in order when the sender is used, and crashes when the task is aborted.
+    fn operator(&self, name: &str) -> (JoinHandle<()>, oneshot::Sender<()>);
+    /// The holder of the Lease, and how often it has changed.
+    fn lease(&self) -> (String, i32);
 }
 
-impl Cluster {
-    fn new() -> Self {
-        let clock = Clock::virtual_from("2026-01-01T12:00:00Z".parse().unwrap());
-        let server = ApiServer::new(Options { clock, seed: 1, latency: Duration::from_millis(1), watch_window: 1000 });
-        let user = server.direct("user");
-        let namespace = json!({ "metadata": { "name": NAMESPACE } });
-        user.create(&serde_json::from_value::<Namespace>(namespace).unwrap()).unwrap();
-        for definition in drover_api::crds::all() {
-            user.create(&definition).unwrap();
-        }
-        Cluster { server, user, clock }
-    }
-
-    /// Starts an operator; it stops in order when the sender is used, and crashes when the task is aborted.
+impl Leading for Cluster {
     fn operator(&self, name: &str) -> (JoinHandle<()>, oneshot::Sender<()>) {
         let (stop, stopped) = oneshot::channel();
         let operator = Operator::new(self.server.client(name), OperatorOptions::new(NAMESPACE, name, self.clock));
@@ -45,10 +31,6 @@ impl Cluster {
         let lease = self.user.get::<Lease>(Some(NAMESPACE), "system-upgrade-controller").unwrap();
         let spec = lease.and_then(|lease| lease.spec).unwrap_or_default();
         (spec.holder_identity.unwrap_or_default(), spec.lease_transitions.unwrap_or_default())
-    }
-
-    async fn pass(&self, seconds: u64) {
-        self.clock.sleep(Duration::from_secs(seconds)).await;
     }
 }
 
