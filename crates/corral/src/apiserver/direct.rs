@@ -9,16 +9,16 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
-    ApiServer, binding,
+    ApiServer,
     object::{Meta as _, Object},
     status::{Answer, bad_request, internal, no_such_resource},
     store::{Cause, Store, Stored, Verb, key},
     verbs::{
         Target,
-        create::create,
-        delete::{DeleteOptions, Preconditions, Propagation, delete},
-        update::{Part, update},
+        delete::{DeleteOptions, Preconditions, Propagation},
+        update::Part,
     },
+    write::{self, Intent, Write},
 };
 
 mod controllers;
@@ -62,7 +62,7 @@ impl Direct {
         let object = untyped(object)?;
         let stored = self.server.store().with(|store| {
             let target = target::<K>(store, object.namespace(), object.name())?;
-            create(store, &self.cause(Verb::Create, ""), &target, object)
+            self.write(store, Verb::Create, "", &target, Intent::Create(object))
         })?;
         typed(&stored)
     }
@@ -100,7 +100,7 @@ impl Direct {
     fn delete_with<K: Kind>(&self, namespace: Option<&str>, name: &str, options: &DeleteOptions) -> Answer<()> {
         self.server.store().with(|store| {
             let target = target::<K>(store, namespace.unwrap_or_default(), name)?;
-            delete(store, &self.cause(Verb::Delete, ""), &target, options).map(|_| ())
+            self.write(store, Verb::Delete, "", &target, Intent::Delete(options.clone())).map(|_| ())
         })
     }
 
@@ -109,7 +109,8 @@ impl Direct {
         let binding = json!({ "metadata": { "name": pod }, "target": { "kind": "Node", "name": node } });
         self.server.store().with(|store| {
             let target = target::<Pod>(store, namespace, pod)?;
-            binding::bind(store, &self.cause(Verb::Update, "binding"), &target, &untyped(&binding)?)
+            let bind = Intent::Bind(untyped(&binding)?);
+            write::now(store, &Write::inside(self.cause(Verb::Update, "binding"), &target), bind).map(|_| ())
         })
     }
 
@@ -138,10 +139,22 @@ impl Direct {
                 object.set_meta("resourceVersion", current.revision.to_string());
             }
             let subresource = if part == Part::Status { "status" } else { "" };
-            let updated = update(store, &self.cause(Verb::Update, subresource), &target, part, object)?;
-            Ok::<_, Box<Status>>(updated.stored().clone())
+            self.write(store, Verb::Update, subresource, &target, Intent::Update(part, object))
         })?;
         typed(&stored)
+    }
+
+    /// Writes an object, and hands out what is stored then.
+    fn write(
+        &self,
+        store: &mut Store,
+        verb: Verb,
+        subresource: &str,
+        target: &Target,
+        intent: Intent,
+    ) -> Answer<Arc<Stored>> {
+        let outcome = write::now(store, &Write::inside(self.cause(verb, subresource), target), intent)?;
+        outcome.stored().cloned().ok_or_else(|| internal("nothing was stored"))
     }
 
     fn cause<'a>(&'a self, verb: Verb, subresource: &'a str) -> Cause<'a> {

@@ -17,9 +17,10 @@ impl Identities {
         Identities { seed }
     }
 
-    /// The uid of the object that `revision` creates, in the form of a random UUID.
-    pub fn uid(&self, revision: u64) -> String {
-        let mut bytes = self.draw("uid", revision, 0);
+    /// The uid of the object that `revision` creates, in the form of a random UUID. The ticket tells apart those that
+    /// are on their way at the same time.
+    pub fn uid(&self, revision: u64, ticket: u64) -> String {
+        let mut bytes = self.draw("uid", revision, ticket);
         bytes[6] = (bytes[6] & 0x0f) | 0x40;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
         let mut uid = String::with_capacity(36);
@@ -59,11 +60,12 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_uid_and_another_seed_another() {
-        let uid = Identities::new(7).uid(12);
+        let uid = Identities::new(7).uid(12, 0);
 
-        assert_eq!(uid, Identities::new(7).uid(12));
-        assert_ne!(uid, Identities::new(8).uid(12));
-        assert_ne!(uid, Identities::new(7).uid(13));
+        assert_eq!(uid, Identities::new(7).uid(12, 0));
+        assert_ne!(uid, Identities::new(8).uid(12, 0));
+        assert_ne!(uid, Identities::new(7).uid(13, 0));
+        assert_ne!(uid, Identities::new(7).uid(12, 1));
         assert_eq!(uid.len(), 36);
         assert_eq!(uid.as_bytes()[14], b'4');
     }

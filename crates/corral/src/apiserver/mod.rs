@@ -5,10 +5,10 @@
 //!
 //! Served are ConfigMaps, CustomResourceDefinitions, Events, Jobs, Leases, Namespaces, Nodes, PodDisruptionBudgets, Pods,
 //! Secrets, ServiceAccounts, and every kind that a stored definition declares. A request comes in through `service`,
-//! is understood in `request`, answered in `requests`, and acts by one of the `verbs` on the `store`, by the
-//! rules that its kind has in `builtin` or by its `schema`.
+//! is understood in `request` and answered in `requests`; a write goes its way in `write`, which takes the steps of one
+//! of the `verbs` on the `store`, by the rules that its kind has in `builtin` or by its `schema`.
 //!
-//! It speaks JSON and YAML, not protobuf. Server-side apply, dry runs, tables, schemas in OpenAPI, CEL and conversion
+//! It speaks JSON and YAML, not protobuf. Server-side apply, tables, schemas in OpenAPI, CEL and conversion
 //! webhooks are not there; what needs one of them is told so, or gets plain JSON where that is an answer, too.
 
 use std::{sync::Arc, time::Duration};
@@ -18,6 +18,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+mod admission;
 mod binding;
 mod builtin;
 mod conditions;
@@ -33,6 +34,7 @@ mod names;
 mod namespaces;
 mod object;
 mod openapi;
+mod options;
 mod packed;
 mod pod_log;
 mod request;
@@ -45,18 +47,22 @@ mod service;
 mod status;
 mod store;
 mod verbs;
+mod warnings;
 mod watch;
+mod write;
 
+use self::{
+    admission::{Admission, Nobody},
+    store::{Cause, Locked, Store},
+    verbs::Target,
+    write::{Intent, Write},
+};
 pub use self::{
     direct::{Direct, Kind},
     resources::ResourceId,
     service::{ApiBody, ApiService},
     status::Answer,
     store::{Change, Commit, Verb},
-};
-use self::{
-    store::{Cause, Locked, Store},
-    verbs::{Target, create::create},
 };
 
 /// How a server behaves.
@@ -80,6 +86,7 @@ pub struct ApiServer {
 struct Shared {
     options: Options,
     store: Arc<Locked>,
+    admission: Box<dyn Admission>,
 }
 
 impl std::fmt::Debug for ApiServer {
@@ -91,11 +98,15 @@ impl std::fmt::Debug for ApiServer {
 impl ApiServer {
     /// A server with the built-in kinds and the namespaces that every cluster has.
     pub fn new(options: Options) -> Self {
+        ApiServer::with_admission(options, Box::new(Nobody))
+    }
+
+    fn with_admission(options: Options, admission: Box<dyn Admission>) -> Self {
         let mut store = Store::new(options.seed, options.watch_window);
         for resource in builtin::all() {
             store.serve(resource);
         }
-        let server = ApiServer { shared: Arc::new(Shared { options, store: Arc::new(Locked::new(store)) }) };
+        let server = ApiServer { shared: Arc::new(Shared { options, store: Arc::new(Locked::new(store)), admission }) };
         server.create_initial_namespaces();
         server
     }
@@ -113,7 +124,7 @@ impl ApiServer {
                 };
                 let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
                 if let Value::Object(object) = object
-                    && let Err(status) = create(store, &cause, &target, object)
+                    && let Err(status) = write::now(store, &Write::inside(cause, &target), Intent::Create(object))
                 {
                     tracing::error!("cannot create namespace {name}: {}", status.message);
                 }
@@ -131,6 +142,10 @@ impl ApiServer {
 
     fn store(&self) -> &Arc<Locked> {
         &self.shared.store
+    }
+
+    fn admission(&self) -> &dyn Admission {
+        &*self.shared.admission
     }
 
     /// The server as a service; `actor` is noted in each commit.

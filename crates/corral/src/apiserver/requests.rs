@@ -9,23 +9,25 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{
-    ApiServer, binding, eviction, namespaces,
+    ApiServer,
     object::{Meta, Object, at, fill},
+    options::WriteOptions,
     pod_log::{LogStream, tail},
     request::{Path, Query, Wish, content_type},
     selectors::Selectors,
     service::{ApiBody, json as json_response, json_value, page_not_found, respond},
     status::{self, Answer, bad_request, method_not_allowed, no_such_resource, not_found, unsupported_media_type},
-    store::{Cause, Store, Stored, Verb},
+    store::{Cause, Store, Stored, Verb, key_parts},
     verbs::{
         Target,
-        create::create,
-        delete::{DeleteOptions, Deleted, delete, delete_collection},
-        patch::{Changes, Patch, patch},
+        delete::DeleteOptions,
+        patch::Patch,
         read::{ListOptions, Page, Selection, get, list, list_json},
-        update::{Part, Updated, update},
+        update::Part,
     },
+    warnings::Warnings,
     watch::{Watch, WatchOptions},
+    write::{self, Intent, Outcome, Write},
 };
 
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -40,29 +42,31 @@ struct Ask<'a> {
     path: &'a Path,
     query: &'a Query,
     body: &'a Bytes,
+    warnings: &'a Warnings,
     target: Target,
 }
 
-pub(super) fn answer(
+pub(super) async fn answer(
     server: &ApiServer,
     actor: &Arc<str>,
     head: &Parts,
     path: &Path,
     query: &Query,
     body: &Bytes,
+    warnings: &Warnings,
 ) -> Answer<Response<ApiBody>> {
     let Some(target) = server.store().with(|store| target(store, path))? else {
         return Ok(page_not_found());
     };
     let wish = Wish::of(&head.method, path, query)?;
-    let ask = Ask { server, actor, head, path, query, body, target };
+    let ask = Ask { server, actor, head, path, query, body, warnings, target };
     match path.subresource.as_str() {
-        "" => ask.main(wish),
-        "status" if ask.target.resource.status => ask.status(wish),
-        "eviction" if ask.is_core("pods") => ask.evict(wish),
-        "binding" if ask.is_core("pods") => ask.bind(wish),
+        "" => ask.main(wish).await,
+        "status" if ask.target.resource.status => ask.status(wish).await,
+        "eviction" if ask.is_core("pods") => ask.evict(wish).await,
+        "binding" if ask.is_core("pods") => ask.bind(wish).await,
         "log" if ask.is_core("pods") => ask.log(wish),
-        "finalize" if ask.is_core("namespaces") => ask.finalize(wish),
+        "finalize" if ask.is_core("namespaces") => ask.finalize(wish).await,
         _ if ask.target.resource.shape.is_none() => Err(not_found(&ask.target.resource.id, &ask.target.name)),
         _ => Err(no_such_resource()),
     }
@@ -105,114 +109,130 @@ impl Ask<'_> {
         Cause { actor: self.actor, at: self.server.clock().now(), verb, subresource: &self.path.subresource }
     }
 
-    /// Does something to the store. A dry run is refused: done for good, it would be a lie.
-    fn act<T>(&self, act: impl FnOnce(&mut Store) -> Answer<T>) -> Answer<T> {
-        if self.query.dry_run {
-            return Err(bad_request("this server does not support dry runs"));
-        }
-        self.server.store().with(act)
+    /// Writes what is intended, by way of admission.
+    async fn write(&self, verb: Verb, options: &WriteOptions, intent: Intent) -> Answer<Outcome> {
+        let write = self.as_write(verb, options);
+        write::run(self.server, &write, intent).await
     }
 
-    fn main(&self, wish: Wish) -> Answer<Response<ApiBody>> {
+    fn as_write<'a>(&'a self, verb: Verb, options: &'a WriteOptions) -> Write<'a> {
+        Write { target: &self.target, cause: self.cause(verb), options, warnings: Some(self.warnings) }
+    }
+
+    async fn main(&self, wish: Wish) -> Answer<Response<ApiBody>> {
         let target = &self.target;
         match wish {
-            Wish::Get => {
-                let stored = self.server.store().with(|store| get(store, target, &self.query.resource_version))?;
-                Ok(self.shown(StatusCode::OK, &stored))
-            }
+            Wish::Get => self.get(),
             Wish::List => self.list(),
             Wish::Watch => self.watch(),
             Wish::Create => {
                 if target.resource.namespaced && target.namespace.is_empty() {
                     return Err(method_not_allowed());
                 }
-                let object = self.known_object()?;
-                let stored = self.act(|store| create(store, &self.cause(Verb::Create), target, object))?;
-                Ok(self.shown(StatusCode::CREATED, &stored))
+                let options = WriteOptions::read(self.query, "CreateOptions", false)?;
+                let object = self.known_object(&options)?;
+                let outcome = self.write(Verb::Create, &options, Intent::Create(object)).await?;
+                Ok(self.outcome(&outcome))
             }
-            Wish::Update => self.update(Part::Main),
-            Wish::Patch => self.patch(Part::Main),
-            Wish::Delete => self.delete(),
-            Wish::DeleteCollection => self.delete_collection(),
+            Wish::Update => self.update(Part::Main).await,
+            Wish::Patch => self.patch(Part::Main).await,
+            Wish::Delete => self.delete().await,
+            Wish::DeleteCollection => self.delete_collection().await,
         }
     }
 
-    fn status(&self, wish: Wish) -> Answer<Response<ApiBody>> {
+    async fn status(&self, wish: Wish) -> Answer<Response<ApiBody>> {
         match wish {
-            Wish::Get => self.main(Wish::Get),
-            Wish::Update => self.update(Part::Status),
-            Wish::Patch => self.patch(Part::Status),
+            Wish::Get => self.get(),
+            Wish::Update => self.update(Part::Status).await,
+            Wish::Patch => self.patch(Part::Status).await,
             _ => Err(method_not_allowed()),
         }
     }
 
-    fn update(&self, part: Part) -> Answer<Response<ApiBody>> {
-        let object = self.known_object()?;
-        let updated = self.act(|store| update(store, &self.cause(Verb::Update), &self.target, part, object))?;
-        let code = if matches!(updated, Updated::Created(_)) { StatusCode::CREATED } else { StatusCode::OK };
-        Ok(self.shown(code, updated.stored()))
+    fn get(&self) -> Answer<Response<ApiBody>> {
+        let stored = self.server.store().with(|store| get(store, &self.target, &self.query.resource_version))?;
+        Ok(self.shown(StatusCode::OK, &stored))
     }
 
-    fn patch(&self, part: Part) -> Answer<Response<ApiBody>> {
+    async fn update(&self, part: Part) -> Answer<Response<ApiBody>> {
+        let options = WriteOptions::read(self.query, "UpdateOptions", false)?;
+        let object = self.known_object(&options)?;
+        let outcome = self.write(Verb::Update, &options, Intent::Update(part, object)).await?;
+        Ok(self.outcome(&outcome))
+    }
+
+    async fn patch(&self, part: Part) -> Answer<Response<ApiBody>> {
         let built_in = self.target.resource.shape.is_some();
-        let changes = match content_type(&self.head.headers) {
-            JSON_PATCH => Changes::Json(self.read_patch()?),
-            MERGE_PATCH => Changes::Merge(Value::Object(self.read_patch()?)),
-            STRATEGIC_MERGE_PATCH if built_in => Changes::Strategic(self.read_patch()?),
+        let options = || WriteOptions::read(self.query, "PatchOptions", false);
+        let (options, patch) = match content_type(&self.head.headers) {
+            JSON_PATCH => (options()?, Patch::Json(self.read_patch()?)),
+            MERGE_PATCH => (options()?, Patch::Merge(Value::Object(self.read_patch()?))),
+            STRATEGIC_MERGE_PATCH if built_in => (options()?, Patch::Strategic(self.read_patch()?)),
             _ => {
                 let mut accepted = vec![JSON_PATCH, MERGE_PATCH];
                 accepted.extend(built_in.then_some(STRATEGIC_MERGE_PATCH));
                 return Err(unknown_format(&accepted));
             }
         };
-        let changes = Patch { changes, strict: self.query.strict };
-        let updated = self.act(|store| patch(store, &self.cause(Verb::Patch), &self.target, part, &changes))?;
-        Ok(self.shown(StatusCode::OK, updated.stored()))
+        let outcome = self.write(Verb::Patch, &options, Intent::Patch(part, patch)).await?;
+        Ok(self.outcome(&outcome))
     }
 
     fn read_patch<T: DeserializeOwned>(&self) -> Answer<T> {
         serde_json::from_slice(self.body).map_err(|error| bad_request(format!("error decoding patch: {error}")))
     }
 
-    fn delete(&self) -> Answer<Response<ApiBody>> {
-        let options = self.delete_options()?;
-        let target = &self.target;
-        let deleted = self.act(|store| delete(store, &self.cause(Verb::Delete), target, &options))?;
-        Ok(match deleted {
-            Deleted::Going(stored) => self.shown(StatusCode::OK, &stored),
-            Deleted::Gone(stored) if target.resource.returns_deleted => self.shown(StatusCode::OK, &stored),
-            Deleted::Gone(stored) => {
-                let uid = stored.object()?.uid().to_string();
-                json_value(StatusCode::OK, &status::deleted(&target.resource.id, &target.name, &uid))
-            }
-        })
+    async fn delete(&self) -> Answer<Response<ApiBody>> {
+        let (options, deletion) = self.delete_options()?;
+        let outcome = self.write(Verb::Delete, &options, Intent::Delete(deletion)).await?;
+        Ok(self.outcome(&outcome))
     }
 
-    fn delete_collection(&self) -> Answer<Response<ApiBody>> {
+    /// Deletes each object that is selected, and answers with all of them as they were.
+    async fn delete_collection(&self) -> Answer<Response<ApiBody>> {
         let target = &self.target;
         if target.resource.namespaced && target.namespace.is_empty() {
             return Err(method_not_allowed());
         }
-        let options = self.delete_options()?;
+        let (options, deletion) = self.delete_options()?;
         let selection = self.selection()?;
-        let (items, revision) = self.act(|store| {
-            let items = delete_collection(store, &self.cause(Verb::Delete), target, &selection, &options)?;
-            Ok((items, store.revision))
+        let chosen: Vec<_> = self.server.store().with(|store| {
+            let chosen = selection.of(store.of(&target.resource.id)?, &target.namespace);
+            Ok::<_, Box<Status>>(chosen.map(|(key, stored)| (key.to_string(), stored.clone())).collect())
         })?;
-        let page = Page { revision, items, token: String::new(), remaining: None };
-        Ok(self.page(&page))
+        for (key, _) in &chosen {
+            let (namespace, name) = key_parts(key);
+            let one = Target { namespace: namespace.into(), name: name.into(), ..target.clone() };
+            let write = Write { target: &one, ..self.as_write(Verb::Delete, &options) };
+            match write::run(self.server, &write, Intent::Delete(deletion.clone())).await {
+                // Somebody else was faster.
+                Err(status) if status.code == 404 => {}
+                other => drop(other?),
+            }
+        }
+        let revision = self.server.store().with(|store| store.revision);
+        let items = chosen.into_iter().map(|(_, stored)| stored).collect();
+        Ok(self.page(&Page { revision, items, token: String::new(), remaining: None }))
     }
 
-    /// The options of a delete, from its body and, where that is silent, from the URL.
-    fn delete_options(&self) -> Answer<DeleteOptions> {
-        let mut options = if self.body.is_empty() { Object::new() } else { self.object()? };
-        if let Some(policy) = &self.query.propagation_policy {
-            fill(&mut options, "propagationPolicy", policy.clone());
+    /// The options of a delete, from its body or, without one, from the URL.
+    fn delete_options(&self) -> Answer<(WriteOptions, DeleteOptions)> {
+        let mut stated = if self.body.is_empty() { Object::new() } else { self.object()? };
+        if self.body.is_empty() {
+            if let Some(policy) = &self.query.propagation_policy {
+                fill(&mut stated, "propagationPolicy", policy.clone());
+            }
+            if let Some(seconds) = self.query.grace_period_seconds {
+                fill(&mut stated, "gracePeriodSeconds", seconds);
+            }
+            if !self.query.dry_run.is_empty() {
+                fill(&mut stated, "dryRun", json!(self.query.dry_run));
+            }
         }
-        if let Some(seconds) = self.query.grace_period_seconds {
-            fill(&mut options, "gracePeriodSeconds", seconds);
-        }
-        DeleteOptions::read(options)
+        let deletion = DeleteOptions::read(stated)?;
+        let options = WriteOptions { dry_run: !deletion.dry_run.is_empty(), ..WriteOptions::default() };
+        Ok((options, deletion))
     }
 
     fn selection(&self) -> Answer<Selection> {
@@ -249,7 +269,7 @@ impl Ask<'_> {
         Ok(respond(StatusCode::OK, "application/json", ApiBody::watch(watch)))
     }
 
-    fn evict(&self, wish: Wish) -> Answer<Response<ApiBody>> {
+    async fn evict(&self, wish: Wish) -> Answer<Response<ApiBody>> {
         if wish != Wish::Create {
             return Err(method_not_allowed());
         }
@@ -257,20 +277,22 @@ impl Ask<'_> {
         if eviction.name() != self.target.name {
             return Err(bad_request("name in URL does not match name in Eviction object"));
         }
-        let options = match eviction.get("deleteOptions") {
+        let deletion = match eviction.get("deleteOptions") {
             Some(Value::Object(options)) => DeleteOptions::read(options.clone())?,
             _ => DeleteOptions::default(),
         };
-        self.act(|store| eviction::evict(store, &self.cause(Verb::Evict), &self.target, &options))?;
+        let mut options = WriteOptions::read(self.query, "CreateOptions", false)?;
+        options.dry_run |= !deletion.dry_run.is_empty();
+        self.write(Verb::Evict, &options, Intent::Evict(eviction, deletion)).await?;
         Ok(created())
     }
 
-    fn bind(&self, wish: Wish) -> Answer<Response<ApiBody>> {
+    async fn bind(&self, wish: Wish) -> Answer<Response<ApiBody>> {
         if wish != Wish::Create {
             return Err(method_not_allowed());
         }
-        let object = self.object()?;
-        self.act(|store| binding::bind(store, &self.cause(Verb::Update), &self.target, &object))?;
+        let options = WriteOptions::read(self.query, "CreateOptions", false)?;
+        self.write(Verb::Update, &options, Intent::Bind(self.object()?)).await?;
         Ok(created())
     }
 
@@ -294,13 +316,25 @@ impl Ask<'_> {
         Ok(respond(StatusCode::OK, "text/plain", body))
     }
 
-    fn finalize(&self, wish: Wish) -> Answer<Response<ApiBody>> {
+    async fn finalize(&self, wish: Wish) -> Answer<Response<ApiBody>> {
         if wish != Wish::Update {
             return Err(method_not_allowed());
         }
-        let object = self.object()?;
-        let stored = self.act(|store| namespaces::finalize(store, &self.cause(Verb::Update), &self.target, &object))?;
-        Ok(self.shown(StatusCode::OK, &stored))
+        let options = WriteOptions::read(self.query, "UpdateOptions", false)?;
+        let outcome = self.write(Verb::Update, &options, Intent::Finalize(self.object()?)).await?;
+        Ok(self.outcome(&outcome))
+    }
+
+    fn outcome(&self, outcome: &Outcome) -> Response<ApiBody> {
+        match outcome {
+            Outcome::Created(stored) => self.shown(StatusCode::CREATED, stored),
+            Outcome::Gone(stored) if !self.target.resource.returns_deleted => {
+                let uid = stored.object().map(|object| object.uid().to_string()).unwrap_or_default();
+                json_value(StatusCode::OK, &status::deleted(&self.target.resource.id, &self.target.name, &uid))
+            }
+            Outcome::Changed(stored) | Outcome::Gone(stored) => self.shown(StatusCode::OK, stored),
+            Outcome::Done => created(),
+        }
     }
 
     fn shown(&self, code: StatusCode, stored: &Stored) -> Response<ApiBody> {
@@ -316,12 +350,11 @@ impl Ask<'_> {
         }
     }
 
-    /// The object in the body, without fields that its kind does not have if the client insists on that.
-    fn known_object(&self) -> Answer<Object> {
+    /// The object in the body, its unknown fields dealt with as the client wants it.
+    fn known_object(&self, options: &WriteOptions) -> Answer<Object> {
         let object = self.object()?;
-        if self.query.strict {
-            self.target.unknown_fields(&object).map_err(|why| self.target.unrecognised(&why))?;
-        }
+        let write = self.as_write(Verb::Create, options);
+        self.target.check_unknown_fields(&write, &object).map_err(|why| self.target.unrecognised(&why))?;
         Ok(object)
     }
 

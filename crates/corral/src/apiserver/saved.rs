@@ -9,7 +9,8 @@ use super::{
     object::{Meta, Object, child},
     status::{Answer, bad_request},
     store::{Cause, Store, Verb, key},
-    verbs::{Target, create::create},
+    verbs::Target,
+    write::{self, Intent, Write},
 };
 
 /// What a pod has printed, in its saved form only.
@@ -86,8 +87,10 @@ fn load_one(store: &mut Store, cause: &Cause<'_>, mut object: Object) -> Answer<
         // Written by hand: it becomes an object as if it were created, and keeps the status it states.
         let status = object.get("status").cloned();
         object.meta_mut().remove("resourceVersion");
-        let stored = create(store, cause, &target, object)?;
-        if let (Some(status), true) = (status, target.resource.status && target.resource.id != crds::id()) {
+        let created = write::now(store, &Write::inside(*cause, &target), Intent::Create(object))?;
+        if let (Some(stored), Some(status), true) =
+            (created.stored(), status, target.resource.status && target.resource.id != crds::id())
+        {
             let mut object = stored.object()?;
             object.insert("status".into(), status);
             store.restore(cause, &target.resource.id, &key, object, None)?;

@@ -22,6 +22,7 @@ use super::{
     request::{Query, Route, check_accept},
     requests,
     status::{bad_request, internal, method_not_allowed, to_json, too_large_entity},
+    warnings::Warnings,
     watch::Watch,
 };
 
@@ -46,14 +47,17 @@ impl ApiService {
             self.server.clock().sleep(latency).await;
         }
         let (head, body) = request.into_parts();
+        let warnings = Warnings::default();
         let outcome = match collect(body).await {
-            Ok(body) => self.route(&head, &body),
+            Ok(body) => self.route(&head, &body, &warnings).await,
             Err(refusal) => Err(refusal),
         };
-        outcome.unwrap_or_else(|status| refusal(&status))
+        let mut response = outcome.unwrap_or_else(|status| refusal(&status));
+        warnings.write(response.headers_mut());
+        response
     }
 
-    fn route(&self, head: &Parts, body: &Bytes) -> Result<Response<ApiBody>, Box<Status>> {
+    async fn route(&self, head: &Parts, body: &Bytes, warnings: &Warnings) -> Result<Response<ApiBody>, Box<Status>> {
         let Some(route) = Route::parse(head.uri.path()) else { return Ok(page_not_found()) };
         if matches!(route, Route::Healthy) {
             return Ok(respond(StatusCode::OK, "text/plain; charset=utf-8", ApiBody::from("ok")));
@@ -62,7 +66,7 @@ impl ApiService {
         match route {
             Route::Objects(path) => {
                 let query = Query::parse(&head.uri)?;
-                requests::answer(&self.server, &self.actor, head, &path, &query, body)
+                requests::answer(&self.server, &self.actor, head, &path, &query, body, warnings).await
             }
             _ if head.method != Method::GET => Err(method_not_allowed()),
             other => match discovery::answer(&self.server, &other)? {

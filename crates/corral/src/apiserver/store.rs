@@ -83,7 +83,9 @@ pub(crate) struct Stored {
 
 impl Stored {
     fn new(resource: &Resource, kind: EventKind, revision: u64, mut object: Object) -> Answer<Self> {
-        object.set_meta("resourceVersion", revision.to_string());
+        if revision > 0 {
+            object.set_meta("resourceVersion", revision.to_string());
+        }
         let labels = Packed::from_object(object.meta("labels").and_then(Value::as_object));
         let fields = resource.rules.fields(&object);
         let mut event = Vec::with_capacity(4096);
@@ -199,6 +201,9 @@ pub(crate) struct Store {
     observers: Vec<Observer>,
     listeners: Vec<UnboundedSender<Change>>,
     last_watch: u64,
+    last_ticket: u64,
+    /// Whether writes are only tried: nothing is kept, and nobody is told.
+    rehearsing: bool,
     /// Watchers to be woken once the lock is released.
     wake: Vec<Waker>,
 }
@@ -214,6 +219,8 @@ impl Store {
             observers: vec![],
             listeners: vec![],
             last_watch: 0,
+            last_ticket: 0,
+            rehearsing: false,
             wake: vec![],
         }
     }
@@ -269,10 +276,13 @@ impl Store {
 
     /// Writes an object, new or changed, and tells everyone.
     pub fn put(&mut self, cause: &Cause<'_>, id: &ResourceId, key: &str, object: Object) -> Answer<Arc<Stored>> {
-        let revision = self.revision + 1;
+        let (revision, rehearsing) = (self.revision + 1, self.rehearsing);
         let collection = self.of_mut(id)?;
         let before = collection.objects.get(key).cloned();
         let kind = if before.is_some() { EventKind::Modified } else { EventKind::Added };
+        if rehearsing {
+            return Stored::unsaved(&collection.resource, object).map(Arc::new);
+        }
         let stored = Arc::new(Stored::new(&collection.resource, kind, revision, object)?);
         collection.objects.insert(key.into(), stored.clone());
         self.commit(cause, id, key, Event { kind, key: key.into(), after: stored.clone(), before })?;
@@ -302,8 +312,11 @@ impl Store {
 
     /// Removes an object and tells everyone; the last version of it carries the removal's resourceVersion.
     pub fn remove(&mut self, cause: &Cause<'_>, id: &ResourceId, key: &str, last: Object) -> Answer<Arc<Stored>> {
-        let revision = self.revision + 1;
+        let (revision, rehearsing) = (self.revision + 1, self.rehearsing);
         let collection = self.of_mut(id)?;
+        if rehearsing {
+            return Stored::unsaved(&collection.resource, last).map(Arc::new);
+        }
         let before = collection.objects.remove(key);
         let stored = Arc::new(Stored::new(&collection.resource, EventKind::Deleted, revision, last)?);
         self.commit(
@@ -313,6 +326,14 @@ impl Store {
             Event { kind: EventKind::Deleted, key: key.into(), after: stored.clone(), before },
         )?;
         Ok(stored)
+    }
+
+    /// Tries writes: they go through all checks and answer with what would be stored, and the store stays as it is.
+    pub fn rehearse<T>(&mut self, act: impl FnOnce(&mut Store) -> T) -> T {
+        self.rehearsing = true;
+        let outcome = act(self);
+        self.rehearsing = false;
+        outcome
     }
 
     fn commit(&mut self, cause: &Cause<'_>, id: &ResourceId, key: &str, event: Event) -> Answer<()> {
@@ -385,6 +406,12 @@ impl Store {
     pub fn next_watch(&mut self) -> u64 {
         self.last_watch += 1;
         self.last_watch
+    }
+
+    /// A number that no other write on its way has.
+    pub fn next_ticket(&mut self) -> u64 {
+        self.last_ticket += 1;
+        self.last_ticket
     }
 
     pub fn compact(&mut self) {

@@ -7,6 +7,7 @@ mod builtin_kinds;
 mod custom_kinds;
 mod deletes;
 mod discovery;
+mod dry_runs;
 mod lists;
 mod pod_logs;
 mod save_and_load;

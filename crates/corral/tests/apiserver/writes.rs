@@ -279,14 +279,6 @@ async fn a_lease_can_be_created_by_an_update() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_is_refused_rather_than_done() {
-    let server = server();
-    let answer = server.make(&format!("{CONFIG_MAPS}?dryRun=All"), config_map("a")).await;
-    assert_eq!(answer.code, 400);
-    assert_eq!(server.read(&format!("{CONFIG_MAPS}/a")).await.code, 404);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_client_that_insists_is_told_which_fields_are_unknown() {
     let server = server();
     server.make(DEFINITIONS, plan_definition()).await.ok();

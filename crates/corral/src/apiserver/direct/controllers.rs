@@ -13,10 +13,11 @@ use crate::apiserver::{
     store::{Store, Verb, key, key_parts},
     verbs::{
         Target,
-        delete::{DeleteOptions, Preconditions, Propagation, delete},
-        patch::{Changes, Patch, patch},
+        delete::{DeleteOptions, Preconditions, Propagation},
+        patch::Patch,
         update::Part,
     },
+    write::{self, Intent, Write},
 };
 
 impl Direct {
@@ -62,7 +63,7 @@ impl Direct {
         };
         self.server.store().with(|store| {
             let target = target(store, id, namespace, name)?;
-            delete(store, &self.cause(Verb::Delete, ""), &target, &options).map(|_| ())
+            self.write(store, Verb::Delete, "", &target, Intent::Delete(options)).map(|_| ())
         })
     }
 
@@ -70,8 +71,8 @@ impl Direct {
     pub fn patch_object(&self, id: &ResourceId, namespace: &str, name: &str, merge: &Value) -> Answer<()> {
         self.server.store().with(|store| {
             let target = target(store, id, namespace, name)?;
-            let merge = Patch { changes: Changes::Merge(merge.clone()), strict: false };
-            patch(store, &self.cause(Verb::Patch, ""), &target, Part::Main, &merge).map(|_| ())
+            let merge = Intent::Patch(Part::Main, Patch::Merge(merge.clone()));
+            self.write(store, Verb::Patch, "", &target, merge).map(|_| ())
         })
     }
 
@@ -80,7 +81,7 @@ impl Direct {
         let cause = self.cause(Verb::Update, "finalize");
         self.server.store().with(|store| {
             let target = target(store, &namespaces::id(), "", name)?;
-            namespaces::finalize(store, &cause, &target, &Object::new()).map(|_| ())
+            write::now(store, &Write::inside(cause, &target), Intent::Finalize(Object::new())).map(|_| ())
         })
     }
 }

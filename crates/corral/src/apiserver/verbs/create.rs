@@ -1,64 +1,77 @@
 //! Create an object.
 
-use std::sync::Arc;
-
 use serde_json::json;
 
 use super::Target;
 use crate::apiserver::{
+    admission::Operation,
     meta_rules, namespaces,
     object::{Meta, Object, moment},
     resources::Generation,
     status::{Answer, already_exists, invalid, no_unique_name, unexplained},
-    store::{Cause, Store, Stored, key},
+    store::{Cause, Store, key},
+    write::{Act, Draft, Outcome, Write},
 };
 
 /// How often a name is generated before giving up on finding a free one.
 const ATTEMPTS: u64 = 8;
 
-pub(crate) fn create(store: &mut Store, cause: &Cause<'_>, target: &Target, mut object: Object) -> Answer<Arc<Stored>> {
+pub(crate) fn draft(store: &Store, write: &Write<'_>, mut object: Object) -> Answer<Draft> {
+    let target = write.target;
     target.check_identity(&mut object)?;
     target.conform(&mut object)?;
     target.complete(&mut object);
-    let resource = &target.resource;
-    if resource.namespaced {
-        namespaces::check_accepts_objects(store, resource, &target.namespace, object.name())?;
+    if target.resource.namespaced {
+        namespaces::check_accepts_objects(store, &target.resource, &target.namespace, object.name())?;
     }
+    let generated = object.name().is_empty() && !object.meta_text("generateName").is_empty();
+    let act = Act::Create { generated };
+    Ok(Draft { operation: Operation::Create, old: None, new: Some(object), act, base: None, ticket: 0 })
+}
+
+/// Gives a new object its identity and what else only the server may set, and checks it.
+pub(crate) fn settle(store: &Store, write: &Write<'_>, mut draft: Draft) -> Answer<Draft> {
+    let resource = &write.target.resource;
+    let mut object = draft.new.take().unwrap_or_default();
     if !object.resource_version().is_empty() {
         return Err(unexplained("resourceVersion should not be set on objects to be created"));
     }
-    fill_system_fields(store, cause, &mut object);
-    let generated = object.name().is_empty() && !object.meta_text("generateName").is_empty();
-    if generated {
-        let name = generate_name(store, target, object.meta_text("generateName"));
+    fill_system_fields(store, &write.cause, draft.ticket, &mut object);
+    if object.name().is_empty() && !object.meta_text("generateName").is_empty() {
+        let name = generate_name(store, write.target, draft.ticket, object.meta_text("generateName"));
         object.set_meta("name", name);
     }
-    resource.rules.prepare_create(&mut object, cause.at);
+    resource.rules.prepare_create(&mut object, write.cause.at);
     if resource.generation != Generation::Never {
         object.set_meta("generation", 1);
     }
 
     let mut errors = vec![];
     meta_rules::validate(resource, &object, &mut errors);
-    resource.rules.validate(&target.version, &object, &mut errors);
+    resource.rules.validate(&write.target.version, &object, &mut errors);
     if !errors.is_empty() {
         return Err(invalid(&resource.id.group, &resource.id.kind, object.name(), &errors));
     }
-
-    let name = object.name().to_string();
-    let key = key(&target.namespace, &name);
-    if let Some(existing) = store.get(&resource.id, &key) {
-        return Err(match generated {
-            true => no_unique_name(&resource.id, &name),
-            false => already_exists(&resource.id, &name, existing.object()?.is_deleting()),
-        });
-    }
     object.insert("apiVersion".into(), json!(resource.stored_api_version()));
-    store.put(cause, &resource.id, &key, object)
+    draft.new = Some(object);
+    Ok(draft)
 }
 
-fn fill_system_fields(store: &Store, cause: &Cause<'_>, object: &mut Object) {
-    let uid = store.identities.uid(store.revision + 1);
+pub(crate) fn commit(store: &mut Store, write: &Write<'_>, object: Object, generated: bool) -> Answer<Outcome> {
+    let id = &write.target.resource.id;
+    let name = object.name().to_string();
+    let key = key(&write.target.namespace, &name);
+    if let Some(existing) = store.get(id, &key) {
+        return Err(match generated {
+            true => no_unique_name(id, &name),
+            false => already_exists(id, &name, existing.object()?.is_deleting()),
+        });
+    }
+    store.put(&write.cause, id, &key, object).map(Outcome::Created)
+}
+
+fn fill_system_fields(store: &Store, cause: &Cause<'_>, ticket: u64, object: &mut Object) {
+    let uid = store.identities.uid(store.revision + 1, ticket);
     let meta = object.meta_mut();
     for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"] {
         meta.remove(name);
@@ -67,10 +80,11 @@ fn fill_system_fields(store: &Store, cause: &Cause<'_>, object: &mut Object) {
     meta.insert("uid".into(), json!(uid));
 }
 
-fn generate_name(store: &Store, target: &Target, base: &str) -> String {
+fn generate_name(store: &Store, target: &Target, ticket: u64, base: &str) -> String {
     // A name has at most 63 letters, five of them random.
     let base: String = base.chars().take(58).collect();
-    let named = |attempt| format!("{base}{}", store.identities.suffix(store.revision + 1, attempt));
+    let named =
+        |attempt| format!("{base}{}", store.identities.suffix(store.revision + 1, ticket * (ATTEMPTS + 1) + attempt));
     let is_free = |name: &String| store.get(&target.resource.id, &key(&target.namespace, name)).is_none();
     (0..ATTEMPTS).map(named).find(is_free).unwrap_or_else(|| named(ATTEMPTS))
 }

@@ -1,18 +1,19 @@
 //! Delete an object, at once or when its finalizers and its grace period let it go.
 
-use std::sync::Arc;
-
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{Target, read::Selection};
+use super::Target;
 use crate::apiserver::{
+    admission::Operation,
     crds, namespaces,
     object::{Meta, Object, moment},
+    options::check_dry_run,
     resources::Dependents,
     status::{Answer, FieldError, bad_request, conflict, invalid, not_found},
-    store::{Cause, Store, Stored, key_parts},
+    store::{Cause, Store},
+    write::{Act, Draft, Outcome, Write},
 };
 
 const ORPHAN: &str = "orphan";
@@ -25,18 +26,49 @@ pub(crate) struct DeleteOptions {
     pub preconditions: Option<Preconditions>,
     pub propagation_policy: Option<Propagation>,
     pub orphan_dependents: Option<bool>,
+    pub dry_run: Vec<String>,
 }
 
 impl DeleteOptions {
     pub fn read(options: Object) -> Answer<Self> {
+        let mut errors = vec![];
         if let Some(policy) = options.get("propagationPolicy").filter(|policy| !policy.is_null())
             && Propagation::deserialize(policy).is_err()
         {
             let known = ["Foreground", "Background", "Orphan", "nil"].map(String::from);
-            let error = FieldError::unsupported("propagationPolicy", policy, &known);
-            return Err(invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
+            errors.push(FieldError::unsupported("propagationPolicy", policy, &known));
+        }
+        if let Some(Value::Array(dry_run)) = options.get("dryRun") {
+            let values: Vec<_> = dry_run.iter().map(|value| value.as_str().unwrap_or_default().to_string()).collect();
+            check_dry_run(&values, &mut errors);
+        }
+        if !errors.is_empty() {
+            return Err(invalid("meta.k8s.io", "DeleteOptions", "", &errors));
         }
         serde_json::from_value(Value::Object(options)).map_err(|error| bad_request(error.to_string()))
+    }
+
+    /// Adds what they say to how an admission review shows them.
+    pub fn describe(&self, shown: &mut Value) {
+        if let Some(seconds) = self.grace_period_seconds {
+            shown["gracePeriodSeconds"] = json!(seconds);
+        }
+        if let Some(Preconditions { uid, resource_version }) = &self.preconditions {
+            let mut stated = json!({});
+            if let Some(uid) = uid {
+                stated["uid"] = json!(uid);
+            }
+            if let Some(version) = resource_version {
+                stated["resourceVersion"] = json!(version);
+            }
+            shown["preconditions"] = stated;
+        }
+        if let Some(policy) = self.propagation_policy {
+            shown["propagationPolicy"] = json!(format!("{policy:?}"));
+        }
+        if let Some(orphan) = self.orphan_dependents {
+            shown["orphanDependents"] = json!(orphan);
+        }
     }
 }
 
@@ -54,11 +86,15 @@ pub(crate) enum Propagation {
     Foreground,
 }
 
-/// What a delete came to.
-pub(crate) enum Deleted {
-    Gone(Arc<Stored>),
-    /// Still there, and on its way out.
-    Going(Arc<Stored>),
+pub(crate) fn draft(store: &Store, write: &Write<'_>, options: DeleteOptions) -> Answer<Draft> {
+    let target = write.target;
+    let Some(current) = store.get(&target.resource.id, &target.key()).cloned() else {
+        return Err(not_found(&target.resource.id, &target.name));
+    };
+    let old = current.object()?;
+    check_preconditions(target, &old, options.preconditions.as_ref())?;
+    let act = Act::Delete(options);
+    Ok(Draft { operation: Operation::Delete, old: Some(old), new: None, act, base: Some(current), ticket: 0 })
 }
 
 pub(crate) fn delete(
@@ -66,7 +102,7 @@ pub(crate) fn delete(
     cause: &Cause<'_>,
     target: &Target,
     options: &DeleteOptions,
-) -> Answer<Deleted> {
+) -> Answer<Outcome> {
     let id = &target.resource.id;
     let key = target.key();
     let Some(current) = store.get(id, &key).cloned() else {
@@ -77,17 +113,17 @@ pub(crate) fn delete(
     if *id == namespaces::id()
         && let Some(stored) = namespaces::terminate(store, cause, &current, object.clone())?
     {
-        return Ok(Deleted::Going(stored));
+        return Ok(Outcome::Changed(stored));
     }
     if *id == crds::id()
         && let Some(stored) = crds::terminate(store, cause, object.clone())?
     {
-        return Ok(Deleted::Going(stored));
+        return Ok(Outcome::Changed(stored));
     }
 
     let grace = match begin_grace(target, &mut object, options, cause.at) {
         // Nothing changes while it already has as little time as was asked for.
-        Grace::Running => return Ok(Deleted::Going(current)),
+        Grace::Running => return Ok(Outcome::Changed(current)),
         Grace::Started(seconds) => Some(seconds),
         Grace::None => None,
     };
@@ -104,29 +140,11 @@ pub(crate) fn delete(
             false => store.put(cause, id, &key, object)?,
         };
         if finalizers_pending || grace.is_some_and(|seconds| seconds > 0) {
-            return Ok(Deleted::Going(stored));
+            return Ok(Outcome::Changed(stored));
         }
         last = stored.object()?;
     }
-    Ok(Deleted::Gone(store.remove(cause, id, &key, last)?))
-}
-
-/// Deletes each object that a selection covers, and answers with all of them as they were.
-pub(crate) fn delete_collection(
-    store: &mut Store,
-    cause: &Cause<'_>,
-    target: &Target,
-    selection: &Selection,
-    options: &DeleteOptions,
-) -> Answer<Vec<Arc<Stored>>> {
-    let chosen: Vec<_> = selection.of(store.of(&target.resource.id)?, &target.namespace).collect();
-    let chosen: Vec<_> = chosen.into_iter().map(|(key, stored)| (key.to_string(), stored.clone())).collect();
-    for (key, _) in &chosen {
-        let (namespace, name) = key_parts(key);
-        let one = Target { namespace: namespace.into(), name: name.into(), ..target.clone() };
-        delete(store, cause, &one, options)?;
-    }
-    Ok(chosen.into_iter().map(|(_, stored)| stored).collect())
+    Ok(Outcome::Gone(store.remove(cause, id, &key, last)?))
 }
 
 pub(crate) fn check_preconditions(

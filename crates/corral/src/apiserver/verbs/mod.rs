@@ -1,4 +1,4 @@
-//! What can be done to objects. Each verb is a function over the locked store that either commits or changes nothing.
+//! What can be done to objects. A verb that writes has three steps, which `write` takes: it drafts, settles and commits.
 
 use std::sync::Arc;
 
@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 
 use super::{
     object::{Meta, Object, fill, text},
+    options::FieldValidation,
     resources::Resource,
     status::{Answer, FieldError, bad_request, invalid},
     store::key,
+    write::Write,
 };
 
 pub(crate) mod create;
@@ -83,11 +85,21 @@ impl Target {
         invalid(&id.group, kind, object.name(), &[error])
     }
 
-    /// Says which fields the kind does not know, if there are any.
-    pub fn unknown_fields(&self, object: &Object) -> Result<(), String> {
+    /// Deals with the fields that the kind does not know as the client wants it: warns of them, or refuses them.
+    pub fn check_unknown_fields(&self, write: &Write<'_>, object: &Object) -> Result<(), String> {
+        if write.options.validation == FieldValidation::Ignore {
+            return Ok(());
+        }
         let unknown = self.resource.unknown_fields(&self.version, object);
         let named: Vec<_> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
-        if named.is_empty() { Ok(()) } else { Err(format!("strict decoding error: {}", named.join(", "))) }
+        if named.is_empty() {
+            return Ok(());
+        }
+        if write.options.validation == FieldValidation::Strict {
+            return Err(format!("strict decoding error: {}", named.join(", ")));
+        }
+        named.into_iter().for_each(|warning| write.warn(warning));
+        Ok(())
     }
 
     pub fn unrecognised(&self, why: &str) -> Box<Status> {

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{Target, create::create};
+use super::{Target, create};
 use crate::apiserver::{
+    admission::Operation,
     meta_rules,
     object::{Meta, Object, take_from},
     resources::{Generation, Resource},
     status::{Answer, FieldError, bad_request, conflict, invalid, not_found, stale},
-    store::{Cause, Store, Stored},
+    store::{Store, Stored},
+    write::{Act, Draft, Outcome, Write},
 };
 
 /// Which part of an object a write may change.
@@ -20,36 +22,14 @@ pub(crate) enum Part {
     Status,
 }
 
-/// What an update came to.
-pub(crate) enum Updated {
-    /// Also if nothing was to be changed.
-    Changed(Arc<Stored>),
-    Created(Arc<Stored>),
-    /// It took away the last thing that kept a deleted object.
-    Removed(Arc<Stored>),
-}
-
-impl Updated {
-    pub fn stored(&self) -> &Arc<Stored> {
-        match self {
-            Updated::Changed(stored) | Updated::Created(stored) | Updated::Removed(stored) => stored,
-        }
-    }
-}
-
-pub(crate) fn update(
-    store: &mut Store,
-    cause: &Cause<'_>,
-    target: &Target,
-    part: Part,
-    mut new: Object,
-) -> Answer<Updated> {
+pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, mut new: Object) -> Answer<Draft> {
+    let target = write.target;
     target.conform(&mut new)?;
     check_name(target, &new)?;
     let id = &target.resource.id;
     let Some(current) = store.get(id, &target.key()).cloned() else {
         if target.resource.create_on_update && part == Part::Main {
-            return Ok(Updated::Created(create(store, cause, target, new)?));
+            return create::draft(store, write, new);
         }
         return Err(not_found(id, &target.name));
     };
@@ -59,24 +39,41 @@ pub(crate) fn update(
     }
     let old = current.object()?;
     check_uid(target, &old, &new)?;
-    replace(store, cause, target, part, &old, new)
+    replace(write, part, current, old, new)
 }
 
-/// Replaces `old`, the current version, by `new`, which looks as its kind does. Shared by updates and patches.
+/// Drafts the replacement of `old`, the current version, by `new`, which looks as its kind does. Shared by updates and
+/// patches.
 pub(super) fn replace(
-    store: &mut Store,
-    cause: &Cause<'_>,
-    target: &Target,
+    write: &Write<'_>,
     part: Part,
-    old: &Object,
+    current: Arc<Stored>,
+    old: Object,
     mut new: Object,
-) -> Answer<Updated> {
-    let resource = &target.resource;
+) -> Answer<Draft> {
+    let target = write.target;
     target.check_identity(&mut new)?;
     target.complete(&mut new);
     if !new.resource_version().is_empty() && new.resource_version() != old.resource_version() {
-        return Err(stale(&resource.id, &target.name));
+        return Err(stale(&target.resource.id, &target.name));
     }
+    let operation = Operation::Update;
+    let act = Act::Replace(part);
+    Ok(Draft { operation, old: Some(old), new: Some(new), act, base: Some(current), ticket: 0 })
+}
+
+/// An object that admission has changed, decoded as if a client had sent it.
+pub(crate) fn decode_again(target: &Target, mut object: Object) -> Answer<Object> {
+    target.conform(&mut object)?;
+    target.complete(&mut object);
+    Ok(object)
+}
+
+/// Puts back what an update may not change, and checks the rest.
+pub(crate) fn settle(write: &Write<'_>, part: Part, mut draft: Draft) -> Answer<Draft> {
+    let target = write.target;
+    let resource = &target.resource;
+    let (Some(old), Some(mut new)) = (&draft.old, draft.new.take()) else { return Ok(draft) };
     keep_system_fields(&mut new, old);
     new.insert("apiVersion".into(), json!(resource.stored_api_version()));
     match part {
@@ -102,19 +99,29 @@ pub(super) fn replace(
     if !errors.is_empty() {
         return Err(invalid(&resource.id.group, &resource.id.kind, &target.name, &errors));
     }
+    draft.new = Some(new);
+    Ok(draft)
+}
 
-    let key = target.key();
+pub(crate) fn commit(
+    store: &mut Store,
+    write: &Write<'_>,
+    old: &Object,
+    current: Option<Arc<Stored>>,
+    new: Object,
+) -> Answer<Outcome> {
+    let resource = &write.target.resource;
+    let key = write.target.key();
     if nothing_keeps(resource, &new, old) {
         // Watchers see it go as it last was; the caller sees what it asked for.
         let asked_for = Stored::unsaved(resource, new)?;
-        store.remove(cause, &resource.id, &key, old.clone())?;
-        return Ok(Updated::Removed(Arc::new(asked_for)));
+        store.remove(&write.cause, &resource.id, &key, old.clone())?;
+        return Ok(Outcome::Changed(Arc::new(asked_for)));
     }
-    if new == *old {
-        let current = store.get(&resource.id, &key).cloned();
-        return current.map(Updated::Changed).ok_or_else(|| not_found(&resource.id, &target.name));
+    if let Some(current) = current.filter(|_| new == *old) {
+        return Ok(Outcome::Changed(current));
     }
-    Ok(Updated::Changed(store.put(cause, &resource.id, &key, new)?))
+    store.put(&write.cause, &resource.id, &key, new).map(Outcome::Changed)
 }
 
 pub(super) fn check_name(target: &Target, new: &Object) -> Answer<()> {

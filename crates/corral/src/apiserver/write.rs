@@ -1,0 +1,238 @@
+//! The way of every write, from what was asked for to what is stored.
+//!
+//! ```text
+//! draft   decode, check and drop unknown fields, fill in defaults, note who manages which field
+//!    ↓    admission may change it
+//! settle  set what only the server may set, validate
+//!    ↓    admission may refuse it
+//! commit  store it, or show what would have been stored
+//! ```
+//!
+//! A write that nobody else has a say in takes all steps under one lock ([`now`]). Otherwise admission is asked without
+//! the lock, and a write whose object was changed meanwhile begins again ([`run`]).
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{
+    ApiServer,
+    admission::{Operation, Review},
+    binding, eviction, namespaces,
+    object::Object,
+    options::WriteOptions,
+    status::Answer,
+    store::{Cause, Store, Stored},
+    verbs::{
+        Target, create,
+        delete::{self, DeleteOptions},
+        patch::{self, Patch},
+        update::{self, Part},
+    },
+    warnings::Warnings,
+};
+
+/// Who writes what, when and how. The rest of a write is its [`Intent`].
+#[derive(Clone, Copy)]
+pub(crate) struct Write<'a> {
+    pub target: &'a Target,
+    pub cause: Cause<'a>,
+    pub options: &'a WriteOptions,
+    /// None where nobody listens.
+    pub warnings: Option<&'a Warnings>,
+}
+
+impl<'a> Write<'a> {
+    /// A write of the server itself, or of whoever lives inside the process.
+    pub fn inside(cause: Cause<'a>, target: &'a Target) -> Self {
+        Write { target, cause, options: WriteOptions::plain(), warnings: None }
+    }
+
+    pub fn warn(&self, text: impl Into<String>) {
+        if let Some(warnings) = self.warnings {
+            warnings.add(text);
+        }
+    }
+}
+
+/// What is to be done to the target.
+#[derive(Clone)]
+pub(crate) enum Intent {
+    Create(Object),
+    Update(Part, Object),
+    Patch(Part, Patch),
+    Delete(DeleteOptions),
+    /// The eviction as it was sent, and the options in it.
+    Evict(Object, DeleteOptions),
+    Bind(Object),
+    /// Replaces the finalizers in the spec of a namespace.
+    Finalize(Object),
+}
+
+/// A write on its way.
+pub(crate) struct Draft {
+    pub operation: Operation,
+    /// What is stored now; none for a create.
+    pub old: Option<Object>,
+    /// What would be stored, or what was sent to a subresource; none for a delete.
+    pub new: Option<Object>,
+    pub act: Act,
+    /// The version of what it rests on. Nothing is committed once that is no longer the current one.
+    pub base: Option<Arc<Stored>>,
+    /// Tells apart the identities of objects that are created at the same revision.
+    pub ticket: u64,
+}
+
+/// What the commit does.
+pub(crate) enum Act {
+    Create { generated: bool },
+    Replace(Part),
+    Delete(DeleteOptions),
+    Evict(DeleteOptions),
+    Bind,
+    Finalize,
+}
+
+/// What a write came to.
+pub(crate) enum Outcome {
+    Created(Arc<Stored>),
+    /// Also if nothing was to be changed, and for a deleted object that is still there.
+    Changed(Arc<Stored>),
+    /// Deleted.
+    Gone(Arc<Stored>),
+    /// A subresource has acted.
+    Done,
+}
+
+impl Outcome {
+    pub fn stored(&self) -> Option<&Arc<Stored>> {
+        match self {
+            Outcome::Created(stored) | Outcome::Changed(stored) | Outcome::Gone(stored) => Some(stored),
+            Outcome::Done => None,
+        }
+    }
+}
+
+/// Writes under the lock that the caller holds, whatever admission would say.
+pub(crate) fn now(store: &mut Store, write: &Write<'_>, intent: Intent) -> Answer<Outcome> {
+    let draft = draft(store, write, intent)?;
+    let draft = settle(store, write, draft)?;
+    commit(store, write, draft)
+}
+
+/// Writes for a client: admission is asked, and a write that was overtaken meanwhile begins again.
+pub(crate) async fn run(server: &ApiServer, write: &Write<'_>, intent: Intent) -> Answer<Outcome> {
+    let admission = server.admission();
+    let operation = operation(&intent);
+    let alone = server.store().with(|store| {
+        match admission.concerns(store, operation, write.target, write.cause.subresource) {
+            true => Err(intent),
+            false => Ok(now(store, write, intent)),
+        }
+    });
+    let intent = match alone {
+        Ok(outcome) => return outcome,
+        Err(intent) => intent,
+    };
+    let options = write.options.to_json(operation, &intent);
+    let warnings = Warnings::default();
+    loop {
+        let mut draft = server.store().with(|store| {
+            let mut draft = draft(store, write, intent.clone())?;
+            draft.ticket = store.next_ticket();
+            Ok::<_, Box<kube::core::Status>>(draft)
+        })?;
+        if let Some(changed) = admission.mutate(server, review(write, &draft, &options, &warnings)).await? {
+            draft.new = Some(update::decode_again(write.target, changed)?);
+        }
+        let draft = server.store().with(|store| settle(store, write, draft))?;
+        admission.validate(server, review(write, &draft, &options, &warnings)).await?;
+        let done = server.store().with(|store| match is_current(store, write, &draft) {
+            true => Some(commit(store, write, draft)),
+            false => None,
+        });
+        if let Some(outcome) = done {
+            return outcome;
+        }
+    }
+}
+
+fn operation(intent: &Intent) -> Operation {
+    match intent {
+        Intent::Create(_) | Intent::Evict(..) | Intent::Bind(_) => Operation::Create,
+        Intent::Update(..) | Intent::Patch(..) | Intent::Finalize(_) => Operation::Update,
+        Intent::Delete(_) => Operation::Delete,
+    }
+}
+
+fn review<'a>(write: &'a Write<'_>, draft: &'a Draft, options: &'a Value, warnings: &'a Warnings) -> Review<'a> {
+    Review {
+        operation: draft.operation,
+        target: write.target,
+        subresource: write.cause.subresource,
+        old: draft.old.as_ref(),
+        new: draft.new.as_ref(),
+        options,
+        user: write.cause.actor,
+        dry_run: write.options.dry_run,
+        warnings: write.warnings.unwrap_or(warnings),
+    }
+}
+
+fn draft(store: &mut Store, write: &Write<'_>, intent: Intent) -> Answer<Draft> {
+    let sent = |act: Act, operation: Operation, new: Object| Draft {
+        operation,
+        old: None,
+        new: Some(new),
+        act,
+        base: None,
+        ticket: 0,
+    };
+    match intent {
+        Intent::Create(object) => create::draft(store, write, object),
+        Intent::Update(part, object) => update::draft(store, write, part, object),
+        Intent::Patch(part, changes) => patch::draft(store, write, part, &changes),
+        Intent::Delete(options) => delete::draft(store, write, options),
+        Intent::Evict(eviction, options) => Ok(sent(Act::Evict(options), Operation::Create, eviction)),
+        Intent::Bind(binding) => Ok(sent(Act::Bind, Operation::Create, binding)),
+        Intent::Finalize(namespace) => Ok(sent(Act::Finalize, Operation::Update, namespace)),
+    }
+}
+
+fn settle(store: &Store, write: &Write<'_>, draft: Draft) -> Answer<Draft> {
+    match draft.act {
+        Act::Create { .. } => create::settle(store, write, draft),
+        Act::Replace(part) => update::settle(write, part, draft),
+        Act::Delete(_) | Act::Evict(_) | Act::Bind | Act::Finalize => Ok(draft),
+    }
+}
+
+fn is_current(store: &Store, write: &Write<'_>, draft: &Draft) -> bool {
+    let Some(base) = &draft.base else { return true };
+    let current = store.get(&write.target.resource.id, &write.target.key());
+    current.is_some_and(|current| current.revision == base.revision)
+}
+
+fn commit(store: &mut Store, write: &Write<'_>, draft: Draft) -> Answer<Outcome> {
+    if write.options.dry_run {
+        return store.rehearse(|store| put(store, write, draft));
+    }
+    put(store, write, draft)
+}
+
+fn put(store: &mut Store, write: &Write<'_>, draft: Draft) -> Answer<Outcome> {
+    let Write { target, cause, .. } = write;
+    let Draft { old, new, act, base, .. } = draft;
+    let new = new.unwrap_or_default();
+    match act {
+        Act::Create { generated } => create::commit(store, write, new, generated),
+        Act::Replace(_) => update::commit(store, write, &old.unwrap_or_default(), base, new),
+        Act::Delete(options) => delete::delete(store, cause, target, &options),
+        Act::Evict(options) => eviction::evict(store, cause, target, &options).map(|()| Outcome::Done),
+        Act::Bind => binding::bind(store, cause, target, &new).map(|()| Outcome::Done),
+        Act::Finalize => namespaces::finalize(store, cause, target, &new).map(Outcome::Changed),
+    }
+}
+
+#[cfg(test)]
+mod tests;
