@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-.PHONY: help demo build test test-real sim bench lab
+.PHONY: help demo build test test-real record sim bench lab
 
 help: ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,6 +25,10 @@ test-real: ## Build and start a real control plane, and run the rest against it
 	@./scripts/need cargo cc go
 	cargo run --locked --quiet -p drover-lab -- build
 	cargo test --workspace --locked --tests -- --ignored --test-threads=1
+
+record: ## Record anew what a real kube-apiserver answers to the scripts of tests/difference
+	@./scripts/need cargo cc go
+	cargo run --locked --quiet -p drover-difference -- record
 
 sim: ## Every fault at every write, and 2,000 random schedules
 	cargo run --release --locked --quiet --bin drover -- simulate

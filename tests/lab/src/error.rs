@@ -34,6 +34,9 @@ pub enum Error {
     #[error("{what} did not come within {seconds} s; the end of {name}'s log:\n{tail}")]
     TooSlow { name: &'static str, what: &'static str, seconds: u64, tail: String },
 
+    #[error("cannot {act} in etcd: {cause}")]
+    Etcd { act: &'static str, cause: String },
+
     #[error("kubectl {arguments}: {said}")]
     Kubectl { arguments: String, said: String },
 

@@ -9,19 +9,22 @@ use crate::control_plane::{API_SERVER, CONTROLLER_MANAGER, ETCD, KWOK, SCHEDULER
 use crate::error::{Error, OnFile, Result};
 use crate::kubectl::Kubectl;
 use crate::processes::Processes;
-use crate::{kwok, ports};
+use crate::{etcd, kwok, ports};
 
 #[derive(Debug, Clone)]
 pub struct LabOptions {
     /// Run KWOK, for nodes without machines.
     pub kwok: bool,
+    /// Run etcd and the API server and nothing else: nobody but the caller writes, and pods need no service account,
+    /// which only a controller would make.
+    pub api_server_only: bool,
     /// How long each component may take to be ready.
     pub patience: Duration,
 }
 
 impl Default for LabOptions {
     fn default() -> Self {
-        Self { kwok: false, patience: Duration::from_secs(60) }
+        Self { kwok: false, api_server_only: false, patience: Duration::from_secs(60) }
     }
 }
 
@@ -48,6 +51,9 @@ impl Lab {
 
         lab.start_etcd()?;
         lab.start_apiserver()?;
+        if options.api_server_only {
+            return Ok(lab);
+        }
         lab.processes.start(CONTROLLER_MANAGER, &mut lab.site.controller_manager())?;
         lab.processes.start(SCHEDULER, &mut lab.site.scheduler())?;
         if options.kwok {
@@ -93,12 +99,21 @@ impl Lab {
 
     /// Brings the API server back, on the same port and with the same data, and waits until it is ready.
     pub fn start_apiserver(&mut self) -> Result<()> {
-        self.processes.start(API_SERVER, &mut self.site.api_server())?;
+        let mut command = self.site.api_server();
+        if self.options.api_server_only {
+            command.arg("--disable-admission-plugins=ServiceAccount");
+        }
+        self.processes.start(API_SERVER, &mut command)?;
         let (kubectl, port) = (&self.kubectl, self.site.ports.api_server);
         self.processes.wait_until(API_SERVER, "the API server to be ready", self.options.patience, || {
             // A kubectl costs a tenth of a second of the processor that the others need to start.
             ports::is_open(port) && kubectl.answers(&["/readyz"])
         })
+    }
+
+    /// Forgets every version of every object but the newest, as a cluster does after five minutes.
+    pub fn compact(&self) -> Result<()> {
+        etcd::compact(self.site.ports.etcd)
     }
 
     /// Where the API server listens.

@@ -12,6 +12,7 @@
 mod binaries;
 mod control_plane;
 mod error;
+mod etcd;
 mod kubectl;
 mod kwok;
 mod lab;

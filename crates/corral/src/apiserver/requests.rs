@@ -32,6 +32,7 @@ use super::{
 
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
+const APPLY_PATCH: &str = "application/apply-patch+yaml";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
 
 /// One request about objects.
@@ -169,11 +170,11 @@ impl Ask<'_> {
             JSON_PATCH => (options()?, Patch::Json(self.read_patch()?)),
             MERGE_PATCH => (options()?, Patch::Merge(Value::Object(self.read_patch()?))),
             STRATEGIC_MERGE_PATCH if built_in => (options()?, Patch::Strategic(self.read_patch()?)),
-            _ => {
-                let mut accepted = vec![JSON_PATCH, MERGE_PATCH];
-                accepted.extend(built_in.then_some(STRATEGIC_MERGE_PATCH));
-                return Err(unknown_format(&accepted));
+            // What no kind could be patched with is answered before the kind is looked at.
+            STRATEGIC_MERGE_PATCH | APPLY_PATCH => {
+                return Err(unknown_format(&[JSON_PATCH, MERGE_PATCH, APPLY_PATCH]));
             }
+            _ => return Err(status::unknown_patch()),
         };
         let outcome = self.write(Verb::Patch, &options, Intent::Patch(part, patch)).await?;
         Ok(self.outcome(&outcome))

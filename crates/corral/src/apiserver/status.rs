@@ -185,6 +185,11 @@ pub(crate) fn unsupported_media_type(message: impl Into<String>) -> Box<Status> 
     failure(415, reason::UNSUPPORTED_MEDIA_TYPE, message.into()).boxed()
 }
 
+/// A patch in a form that there is for no kind at all.
+pub(crate) fn unknown_patch() -> Box<Status> {
+    failure(415, reason::UNSUPPORTED_MEDIA_TYPE, "415: Unsupported Media Type".into()).with_details(none()).boxed()
+}
+
 pub(crate) fn too_large_entity(limit: usize) -> Box<Status> {
     let message = format!("Request entity too large: limit is {limit}");
     failure(413, reason::REQUEST_ENTITY_TOO_LARGE, message).boxed()

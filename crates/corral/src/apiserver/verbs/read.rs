@@ -156,15 +156,18 @@ fn check_not_in_the_future(store: &Store, version: &str) -> Answer<u64> {
     if asked > store.revision { Err(too_large_version(asked, store.revision)) } else { Ok(asked) }
 }
 
-/// A resourceVersion as a number; 0 if none is given.
-pub(crate) fn parse_version(version: &str) -> Answer<u64> {
+fn parse_version(version: &str) -> Answer<u64> {
+    read_version(version).map_err(|why| bad_request(format!("invalid resource version: {why}")))
+}
+
+/// A resourceVersion as a number, 0 if none is given; or why it is none.
+pub(crate) fn read_version(version: &str) -> Result<u64, String> {
     match version {
         "" => Ok(0),
         version => version.parse().map_err(|_| {
-            bad_request(format!(
-                "invalid resource version: resourceVersion: Invalid value: {version:?}: strconv.ParseUint: parsing \
-                 {version:?}: invalid syntax"
-            ))
+            format!(
+                "resourceVersion: Invalid value: {version:?}: strconv.ParseUint: parsing {version:?}: invalid syntax"
+            )
         }),
     }
 }

@@ -1,0 +1,201 @@
+//! Makes equal what differs by chance: uids, resourceVersions, times, generated names, addresses, tokens.
+//!
+//! What is replaced keeps its identity: the same uid is the same `<uid 1>` all through a script, and an object whose
+//! version changed shows another `<version …>`. So an update that should have changed nothing cannot hide.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+use serde_json::{Map, Value, json};
+
+/// What has been seen in one run of one script.
+#[derive(Debug)]
+pub(crate) struct Normal {
+    namespace: String,
+    uids: BTreeMap<String, usize>,
+    versions: BTreeMap<String, Vec<String>>,
+    generated: BTreeMap<String, String>,
+}
+
+impl Normal {
+    pub fn new(namespace: &str) -> Self {
+        Normal {
+            namespace: namespace.into(),
+            uids: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            generated: BTreeMap::new(),
+        }
+    }
+
+    pub fn value(&mut self, value: &mut Value) {
+        match value {
+            Value::Object(object) => self.object(object),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item)),
+            Value::String(text) => *text = self.text(text),
+            _ => {}
+        }
+    }
+
+    fn object(&mut self, object: &mut Map<String, Value>) {
+        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+            self.metadata(metadata);
+        }
+        if object.get("kind").is_some_and(|kind| kind == "Table") {
+            ages(object);
+        }
+        // In the order of the names, so that the first uid is the same one whatever order the server writes.
+        let mut names: Vec<String> = object.keys().cloned().collect();
+        names.sort_unstable();
+        let replaced = names.into_iter().filter_map(|name| {
+            let mut value = object.remove(&name)?;
+            self.value(&mut value);
+            Some((self.text(&name), value))
+        });
+        let replaced: Map<String, Value> = replaced.collect();
+        *object = replaced;
+    }
+
+    fn metadata(&mut self, metadata: &mut Map<String, Value>) {
+        let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (uid, version, name, prefix) = (text("uid"), text("resourceVersion"), text("name"), text("generateName"));
+        if !version.is_empty() && version != "0" {
+            // A list's version is that of the whole store, where a real server writes for itself, too.
+            let shown = match uid.as_str() {
+                "" => "<version>".into(),
+                uid => self.version(uid, &version),
+            };
+            metadata.insert("resourceVersion".into(), json!(shown));
+        }
+        if !prefix.is_empty() && name.len() == prefix.len() + 5 && name.starts_with(&prefix) {
+            let number = self.generated.len() + 1;
+            self.generated.entry(name).or_insert_with(|| format!("{prefix}<generated {number}>"));
+        }
+        if metadata.get("continue").is_some_and(|token| token != "") {
+            metadata.insert("continue".into(), json!("<token>"));
+        }
+        if let Some(Value::Array(entries)) = metadata.get_mut("managedFields") {
+            // A server sorts them by time, too, and a second may pass between two requests or not.
+            let key =
+                |entry: &Value| ["operation", "manager", "apiVersion", "subresource"].map(|part| text_of(entry, part));
+            entries.sort_by_key(key);
+        }
+    }
+
+    fn version(&mut self, uid: &str, version: &str) -> String {
+        let object = self.uid(uid);
+        let seen = self.versions.entry(uid.into()).or_default();
+        let place = seen.iter().position(|found| found == version).unwrap_or_else(|| {
+            seen.push(version.into());
+            seen.len() - 1
+        });
+        format!("<version {object}.{}>", place + 1)
+    }
+
+    fn uid(&mut self, uid: &str) -> usize {
+        let next = self.uids.len() + 1;
+        *self.uids.entry(uid.into()).or_insert(next)
+    }
+
+    pub fn text(&mut self, text: &str) -> String {
+        let mut text = text.replace(&self.namespace, "<ns>");
+        for (name, shown) in &self.generated {
+            text = text.replace(name, shown);
+        }
+        let text = UID.replace_all(&text, |found: &Captures<'_>| format!("<uid {}>", self.uid(&found[0])));
+        let text = TIME.replace_all(&text, |found: &Captures<'_>| match found.name("fraction") {
+            Some(_) => "<time with fraction>",
+            None => "<time>",
+        });
+        let text = IN_MESSAGES.replace_all(&text, "$before<number>");
+        let text = IN_PARENTHESES.replace_all(&text, "$before(<number>)");
+        CLUSTER_IP.replace_all(&text, "<address>").into_owned()
+    }
+}
+
+fn text_of(entry: &Value, part: &str) -> String {
+    entry[part].as_str().unwrap_or_default().to_owned()
+}
+
+/// How old something is, in the cells of a table.
+fn ages(table: &mut Map<String, Value>) {
+    for row in table.get_mut("rows").and_then(Value::as_array_mut).into_iter().flatten() {
+        for cell in row["cells"].as_array_mut().into_iter().flatten() {
+            if cell.as_str().is_some_and(|text| AGE.is_match(text)) {
+                *cell = json!("<age>");
+            }
+        }
+    }
+}
+
+#[allow(clippy::expect_used, reason = "the patterns are constants, and every test uses them")]
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("a valid pattern")
+}
+
+static UID: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"));
+
+/// Times of our days; what a script writes itself is older, and stays.
+static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b20[2-9]\d-\d\d-\d\dT\d\d:\d\d:\d\d(?<fraction>\.\d+)?Z"));
+
+static AGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d+[smhdy])+$"));
+
+static CLUSTER_IP: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b10\.96\.\d+\.\d+\b"));
+
+/// Versions inside of messages.
+static IN_MESSAGES: LazyLock<Regex> =
+    LazyLock::new(|| pattern(concat!(r"(?<before>resource version: |, current: )", r"\d+(?: \(\d+\))?")));
+
+static IN_PARENTHESES: LazyLock<Regex> =
+    LazyLock::new(|| pattern(r"(?<before>ResourceVersion in (?:the precondition|record) )\(\d+\)"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn normal(values: &[Value]) -> Vec<Value> {
+        let mut normal = Normal::new("ns-test-1");
+        let mut values = values.to_vec();
+        values.iter_mut().for_each(|value| normal.value(value));
+        values
+    }
+
+    fn object(uid: char, version: &str) -> Value {
+        let uid = format!("{}-0000-4000-8000-{}", uid.to_string().repeat(8), "0".repeat(12));
+        json!({ "metadata": { "uid": uid, "resourceVersion": version } })
+    }
+
+    #[test]
+    fn a_version_that_stays_shows_as_the_same_one() {
+        let shown = normal(&[object('a', "17"), object('b', "18"), object('a', "17"), object('a', "19")]);
+        let versions: Vec<_> =
+            shown.iter().map(|object| object["metadata"]["resourceVersion"].as_str().unwrap()).collect();
+        assert_eq!(versions, ["<version 1.1>", "<version 2.1>", "<version 1.1>", "<version 1.2>"]);
+    }
+
+    #[test]
+    fn generated_names_are_recognised_wherever_they_stand() {
+        let shown = normal(&[
+            json!({ "metadata": { "generateName": "job-", "name": "job-x7k2p" } }),
+            json!({ "message": "pods \"job-x7k2p\" not found" }),
+        ]);
+        assert_eq!(shown[1]["message"], "pods \"job-<generated 1>\" not found");
+    }
+
+    #[test]
+    fn times_of_today_go_and_others_stay() {
+        let mut normal = Normal::new("ns-test-1");
+        assert_eq!(normal.text("2026-01-01T10:00:00Z"), "<time>");
+        assert_eq!(normal.text("2026-01-01T10:00:00.123456Z"), "<time with fraction>");
+        assert_eq!(normal.text("2001-01-01T10:00:00Z"), "2001-01-01T10:00:00Z");
+    }
+
+    #[test]
+    fn versions_in_messages_go() {
+        let mut normal = Normal::new("ns-test-1");
+        assert_eq!(normal.text("too old resource version: 1 (245)"), "too old resource version: <number>");
+        let large = "Too large resource version: 9999, current: 245";
+        assert_eq!(normal.text(large), "Too large resource version: <number>, current: <number>");
+    }
+}
