@@ -41,9 +41,9 @@ pub fn perform(direct: &Direct, action: &Action, now: Timestamp) -> Answer<()> {
         Action::Cordon { node } => change::<Node>(direct, None, node, Direct::update, |node| {
             node.spec.get_or_insert_default().unschedulable = Some(true);
         }),
-        Action::MachineUpgraded { node, version, down_until } => {
+        Action::MachineUpgraded { node, upgraded } => {
             change::<Node>(direct, None, node, Direct::update_status, |node| {
-                *node = kubelet::node::upgraded(node, version, *down_until, now);
+                *node = kubelet::node::upgraded(node, upgraded, now);
             })
         }
         Action::CreateLease(lease) => direct.create(&**lease).map(drop),
@@ -54,6 +54,7 @@ pub fn perform(direct: &Direct, action: &Action, now: Timestamp) -> Answer<()> {
             direct.append_log(namespace, pod, &text);
             Ok(())
         }
+        Action::Note(note) => note.publish(direct, now),
     }
 }
 

@@ -16,10 +16,16 @@ pub enum Look {
     Machine(String),
     /// A kubelet at its Lease.
     Lease(String),
-    /// The node lifecycle controller at a Node.
+    /// A kubelet at its disk.
+    Disk(String),
+    /// The node lifecycle controller at a Node whose kubelet may have fallen silent.
+    Silence(String),
+    /// The node lifecycle controller at the taints of a Node.
     Taints(String),
     /// The node lifecycle controller at a pod.
     Readiness(Key),
+    /// The taint eviction controller at a pod.
+    Eviction(Key),
     /// A kubelet at a pod.
     Pod(Key),
     /// The Job controller at a Job.
@@ -43,8 +49,11 @@ impl fmt::Display for Look {
         match self {
             Look::Machine(name) => write!(formatter, "the kubelet's Node {name}"),
             Look::Lease(name) => write!(formatter, "the kubelet's Lease {name}"),
+            Look::Disk(name) => write!(formatter, "the disk of Node {name}"),
+            Look::Silence(name) => write!(formatter, "the silence of Node {name}"),
             Look::Taints(name) => write!(formatter, "the taints of Node {name}"),
             Look::Readiness((namespace, name)) => write!(formatter, "the readiness of pod {namespace}/{name}"),
+            Look::Eviction((namespace, name)) => write!(formatter, "the eviction of pod {namespace}/{name}"),
             Look::Pod((namespace, name)) => write!(formatter, "the kubelet's pod {namespace}/{name}"),
             Look::Job((namespace, name)) => write!(formatter, "Job {namespace}/{name}"),
             Look::Orphan((namespace, name)) => write!(formatter, "orphaned pod {namespace}/{name}"),
@@ -75,6 +84,10 @@ impl Agenda {
         }
         self.moments.insert(look.clone(), moment);
         self.order.insert((moment, look));
+    }
+
+    pub fn has(&self, look: &Look) -> bool {
+        self.moments.contains_key(look)
     }
 
     pub fn next_moment(&self) -> Option<Timestamp> {

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::scheduler::amounts::amount;
+
 /// On a Node: `simulated` gives it a kubelet of this world. Other Nodes are left alone.
 pub const KUBELET: &str = "corral.drover.dev/kubelet";
 pub const SIMULATED: &str = "simulated";
@@ -15,17 +17,53 @@ pub const DURATION: &str = "corral.drover.dev/duration";
 /// On a pod: the exit code of its containers; with `.<container>` appended, of that one.
 pub const EXIT_CODE: &str = "corral.drover.dev/exit-code";
 
+/// On a pod: from the start of its containers to their readiness, such as `5s`, or `never`. Without it the delay of a
+/// readiness probe counts, if there is one.
+pub const READY_AFTER: &str = "corral.drover.dev/ready-after";
+/// On a pod: how long its containers take to end after they were told to, such as `20s`, or `never` to be killed.
+pub const STOP_DURATION: &str = "corral.drover.dev/stop-duration";
+/// On a pod: how long its preStop hooks take, before the containers are told.
+pub const PRE_STOP: &str = "corral.drover.dev/pre-stop";
+/// On a pod: what a container prints when it starts.
+pub const LOG: &str = "corral.drover.dev/log";
+
 /// On a Node: the same for every container that a Job runs there. It wins over what the pod says, so that a
 /// scenario can make one node slow or faulty.
 pub const JOB_DURATION: &str = "corral.drover.dev/job-duration";
 pub const JOB_EXIT_CODE: &str = "corral.drover.dev/job-exit-code";
 
-/// On a pod or a Node: how long the machine is away after an upgrade has succeeded there, such as `20s`.
+/// On a pod or a Node: how long the machine is away after an upgrade has succeeded there, such as `20s`, or `never` if it
+/// does not come back.
 pub const REBOOT: &str = "corral.drover.dev/reboot";
+/// On a Node: it goes down once more when it has been back for this long. The world takes it off then.
+pub const REBOOT_AGAIN: &str = "corral.drover.dev/reboot-again";
+/// On a Node: `silent` for a machine that goes away without a word, so that its Node stays Ready until its Lease lapses.
+pub const SHUTDOWN: &str = "corral.drover.dev/shutdown";
+pub const SILENT: &str = "silent";
 
-/// On a Node: the machine is switched off until this moment, and has booted anew when it is back. The world sets it
-/// for the reboots it makes; whoever else sets it takes the machine away.
+/// On a Node: the machine is switched off until this moment, or for ever with `never`, and has booted anew when it is
+/// back. The world sets it for the reboots it makes; whoever else sets it takes the machine away.
 pub const DOWN_UNTIL: &str = "corral.drover.dev/down-until";
+pub const NEVER: &str = "never";
+
+/// On a pod: the version that its machine's kubelet has when the pod has succeeded. Without it a pod with a container
+/// `upgrade` leaves the version that its environment or its label names, in the form of a kubelet's.
+pub const KUBELET_VERSION: &str = "corral.drover.dev/kubelet-version";
+/// On a pod: the operating system that its machine has when the pod has succeeded.
+pub const OS_IMAGE: &str = "corral.drover.dev/os-image";
+/// On a Node: `true` for a machine on which upgrades succeed and change nothing.
+pub const KEEPS_VERSION: &str = "corral.drover.dev/keeps-version";
+
+/// On a pod or a Node: images that cannot be pulled, separated by commas, or `*` for all.
+pub const MISSING_IMAGES: &str = "corral.drover.dev/missing-images";
+
+/// On a Node: the size of its disk, such as `100Gi`. Only a machine with a disk keeps a list of images, collects them,
+/// and comes under pressure.
+pub const DISK: &str = "corral.drover.dev/disk";
+/// On a Node: how much of its disk is used by what is neither image nor pod. On a pod: how much it uses.
+pub const DISK_USED: &str = "corral.drover.dev/disk-used";
+/// On a pod: the size of its containers' images; with `.<container>` appended, of that one's.
+pub const IMAGE_SIZE: &str = "corral.drover.dev/image-size";
 
 pub type Annotations = BTreeMap<String, String>;
 
@@ -41,27 +79,47 @@ pub enum Lasts {
 pub struct Script {
     pub lasts: Lasts,
     pub exit_code: i32,
+    /// From its start to its readiness.
+    pub ready_after: Lasts,
 }
 
 /// A scenario's own words for a container: for that container by name, else for all of the pod. What cannot be
 /// read counts as not said.
 pub fn lasts(annotations: Option<&Annotations>, key: &str, container: &str) -> Option<Lasts> {
-    said(annotations, key, container, |text| match text {
-        "never" => Some(Lasts::Forever),
-        text => duration(text).map(Lasts::For),
-    })
+    said(annotations, key, container, time)
+}
+
+/// The same, for what is said once for all of an object.
+pub fn lasts_for_all(annotations: Option<&Annotations>, key: &str) -> Option<Lasts> {
+    annotations?.get(key).and_then(|text| time(text))
+}
+
+pub fn text<'a>(annotations: Option<&'a Annotations>, key: &str, container: &str) -> Option<&'a str> {
+    let annotations = annotations?;
+    annotations.get(&format!("{key}.{container}")).or_else(|| annotations.get(key)).map(String::as_str)
+}
+
+/// An amount of bytes.
+pub fn bytes(annotations: Option<&Annotations>, key: &str, container: &str) -> Option<i64> {
+    said(annotations, key, container, |text| amount(text, 1))
+}
+
+/// Whether an image is among those that cannot be pulled.
+pub fn is_missing(annotations: Option<&Annotations>, image: &str) -> bool {
+    let named = annotations.and_then(|all| all.get(MISSING_IMAGES)).map(String::as_str).unwrap_or_default();
+    named.split(',').map(str::trim).any(|one| one == "*" || (!one.is_empty() && one == image))
 }
 
 pub fn exit_code(annotations: Option<&Annotations>, key: &str, container: &str) -> Option<i32> {
     said(annotations, key, container, |text| text.parse().ok())
 }
 
-pub fn reboot(annotations: Option<&Annotations>) -> Option<Duration> {
-    annotations?.get(REBOOT).and_then(|text| duration(text))
-}
-
+/// The moment until which a machine is away; the last one that there is if it never comes back.
 pub fn down_until(annotations: Option<&Annotations>) -> Option<Timestamp> {
-    annotations?.get(DOWN_UNTIL)?.parse().ok()
+    match annotations?.get(DOWN_UNTIL)?.as_str() {
+        NEVER => Some(Timestamp::MAX),
+        text => text.parse().ok(),
+    }
 }
 
 pub fn is_simulated(annotations: Option<&Annotations>) -> bool {
@@ -79,7 +137,14 @@ fn said<T>(
     own.or_else(|| annotations.get(key)).and_then(|text| read(text))
 }
 
-fn duration(text: &str) -> Option<Duration> {
+fn time(text: &str) -> Option<Lasts> {
+    match text {
+        NEVER => Some(Lasts::Forever),
+        text => duration(text).map(Lasts::For),
+    }
+}
+
+pub fn duration(text: &str) -> Option<Duration> {
     text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok())
 }
 
@@ -105,12 +170,20 @@ mod tests {
     }
 
     #[test]
+    fn images_can_be_missing_by_name_or_all_together() {
+        let two = annotations(&[(MISSING_IMAGES, "shop:1, shop:2")]);
+        assert!(is_missing(Some(&two), "shop:2") && !is_missing(Some(&two), "shop:3"));
+        assert!(is_missing(Some(&annotations(&[(MISSING_IMAGES, "*")])), "shop:3"));
+        assert!(!is_missing(None, "shop:3"));
+    }
+
+    #[test]
     fn what_cannot_be_read_counts_as_not_said() {
         let said = annotations(&[(DURATION, "soon"), (EXIT_CODE, "none"), (REBOOT, "-3s"), (DOWN_UNTIL, "later")]);
 
         assert_eq!(lasts(Some(&said), DURATION, "upgrade"), None);
         assert_eq!(exit_code(Some(&said), EXIT_CODE, "upgrade"), None);
-        assert_eq!(reboot(Some(&said)), None);
+        assert_eq!(lasts_for_all(Some(&said), REBOOT), None);
         assert_eq!(down_until(Some(&said)), None);
     }
 }

@@ -1,7 +1,7 @@
 //! PodDisruptionBudgets: how many of the pods they cover may be evicted right now.
 //!
-//! Models `pkg/controller/disruption` of Kubernetes 1.34, with one difference: where the original asks the pods' controllers
-//! how many pods there should be (for `maxUnavailable` and percentages), this counts the controlled pods that there are.
+//! Models `pkg/controller/disruption` of Kubernetes 1.34: for `maxUnavailable` and percentages it asks the pods' controllers
+//! how many pods there should be. Of controllers that this world does not have, the pods that there are count instead.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,14 +24,34 @@ pub struct Covered {
     pub name: String,
     pub ready: bool,
     pub leaving: bool,
-    pub controlled: bool,
+    /// What its controller wants, if it has one.
+    pub owner: Option<Scale>,
+}
+
+/// How many pods a controller wants.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scale {
+    Wants {
+        uid: String,
+        replicas: i32,
+    },
+    /// Its kind does not say, so the original gives up.
+    None {
+        resource: &'static str,
+    },
+    Unknown {
+        uid: String,
+    },
 }
 
 /// The state of a budget, given the pods that it selects.
 pub fn assess(budget: &PodDisruptionBudget, selected: &[Covered], now: Timestamp) -> Outcome {
     let Some(spec) = &budget.spec else { return Outcome::nothing() };
     let before = budget.status.clone().unwrap_or_default();
-    let (expected, desired) = expectation(spec, selected);
+    let (expected, desired) = match expectation(spec, selected) {
+        Ok(numbers) => numbers,
+        Err(why) => return fail(budget, before, why, now),
+    };
     let (disrupted, wake) = still_disrupted(&before, selected, now);
     let healthy = count(selected.iter().filter(|pod| pod.ready && !pod.leaving && !disrupted.contains_key(&pod.name)));
     let allowed = if expected > 0 { (healthy - desired).max(0) } else { 0 };
@@ -43,7 +63,14 @@ pub fn assess(budget: &PodDisruptionBudget, selected: &[Covered], now: Timestamp
         disruptions_allowed: allowed,
         disrupted_pods: Some(disrupted).filter(|pods| !pods.is_empty()),
         observed_generation: generation,
-        conditions: Some(conditions(before.conditions, allowed > 0, generation, now)),
+        conditions: Some(conditions(
+            before.conditions,
+            allowed > 0,
+            sufficiency(allowed),
+            String::new(),
+            generation,
+            now,
+        )),
     };
     if budget.status.as_ref() == Some(&status) {
         return Outcome { actions: Vec::new(), wake };
@@ -52,15 +79,55 @@ pub fn assess(budget: &PodDisruptionBudget, selected: &[Covered], now: Timestamp
     Outcome { actions: vec![Action::BudgetStatus(Box::new(budget))], wake }
 }
 
-/// How many pods there should be, and how many of them healthy.
-fn expectation(spec: &PodDisruptionBudgetSpec, selected: &[Covered]) -> (i32, i32) {
-    let controlled = count(selected.iter().filter(|pod| pod.controlled));
-    match (&spec.max_unavailable, &spec.min_available) {
-        (Some(most), _) => (controlled, (controlled - share(most, controlled)).max(0)),
-        (None, Some(IntOrString::Int(least))) => (count(selected.iter()), *least),
-        (None, Some(least)) => (controlled, share(least, controlled)),
-        (None, None) => (count(selected.iter()), 0),
+/// A budget that cannot be worked out allows nothing.
+fn fail(budget: &PodDisruptionBudget, before: PodDisruptionBudgetStatus, why: String, now: Timestamp) -> Outcome {
+    let generation = budget.metadata.generation;
+    let status = PodDisruptionBudgetStatus {
+        disruptions_allowed: 0,
+        observed_generation: generation,
+        conditions: Some(conditions(before.conditions.clone(), false, "SyncFailed", why, generation, now)),
+        ..before
+    };
+    if budget.status.as_ref() == Some(&status) {
+        return Outcome::nothing();
     }
+    let budget = PodDisruptionBudget { status: Some(status), ..budget.clone() };
+    Outcome::act(vec![Action::BudgetStatus(Box::new(budget))])
+}
+
+/// How many pods there should be, and how many of them healthy.
+fn expectation(spec: &PodDisruptionBudgetSpec, selected: &[Covered]) -> Result<(i32, i32), String> {
+    Ok(match (&spec.max_unavailable, &spec.min_available) {
+        (Some(most), _) => {
+            let wanted = wanted(selected)?;
+            (wanted, (wanted - share(most, wanted)).max(0))
+        }
+        (None, Some(IntOrString::Int(least))) => (count(selected.iter()), *least),
+        (None, Some(least)) => {
+            let wanted = wanted(selected)?;
+            (wanted, share(least, wanted))
+        }
+        (None, None) => (count(selected.iter()), 0),
+    })
+}
+
+/// What the controllers of the pods want together.
+fn wanted(selected: &[Covered]) -> Result<i32, String> {
+    let mut by_controller: BTreeMap<&str, i32> = BTreeMap::new();
+    for owner in selected.iter().filter_map(|pod| pod.owner.as_ref()) {
+        match owner {
+            Scale::Wants { uid, replicas } => {
+                by_controller.insert(uid, *replicas);
+            }
+            Scale::Unknown { uid } => *by_controller.entry(uid).or_default() += 1,
+            Scale::None { resource } => return Err(format!("{resource} does not implement the scale subresource")),
+        }
+    }
+    Ok(by_controller.values().sum())
+}
+
+fn sufficiency(allowed: i32) -> &'static str {
+    if allowed > 0 { "SufficientPods" } else { "InsufficientPods" }
 }
 
 /// A number as it stands, or a percentage of `whole`, rounded up.
@@ -95,6 +162,8 @@ fn still_disrupted(
 fn conditions(
     before: Option<Vec<Condition>>,
     allowed: bool,
+    reason: &str,
+    message: String,
     generation: Option<i64>,
     now: Timestamp,
 ) -> Vec<Condition> {
@@ -105,8 +174,8 @@ fn conditions(
     let after = Condition {
         type_: DISRUPTION_ALLOWED.into(),
         status: status.into(),
-        reason: if allowed { "SufficientPods" } else { "InsufficientPods" }.into(),
-        message: String::new(),
+        reason: reason.into(),
+        message,
         observed_generation: generation,
         last_transition_time: since.map_or_else(|| stamp(now), |condition| condition.last_transition_time.clone()),
     };
@@ -137,7 +206,8 @@ mod tests {
     }
 
     fn pod(name: &str, ready: bool) -> Covered {
-        Covered { name: name.into(), ready, leaving: false, controlled: true }
+        let owner = Some(Scale::Unknown { uid: "r".into() });
+        Covered { name: name.into(), ready, leaving: false, owner }
     }
 
     fn written(outcome: &Outcome) -> PodDisruptionBudgetStatus {
@@ -160,6 +230,31 @@ mod tests {
         assert_eq!(numbers(json!({"minAvailable": "50%"}), &three), (0, 2, 2, 3));
         assert_eq!(numbers(json!({"maxUnavailable": 1}), &three), (0, 2, 2, 3));
         assert_eq!(numbers(json!({"maxUnavailable": "67%"}), &three), (2, 2, 0, 3));
+    }
+
+    #[test]
+    fn the_controllers_say_how_many_pods_there_should_be() {
+        let of = |uid: &str, replicas| Some(Scale::Wants { uid: uid.into(), replicas });
+        let two = [Covered { owner: of("a", 4), ..pod("a", true) }, Covered { owner: of("a", 4), ..pod("b", true) }];
+        assert_eq!(numbers(json!({"maxUnavailable": 1}), &two), (0, 2, 3, 4));
+
+        let mixed = [two[0].clone(), Covered { owner: of("b", 2), ..pod("c", true) }];
+        assert_eq!(numbers(json!({"minAvailable": "50%"}), &mixed), (0, 2, 3, 6));
+    }
+
+    #[test]
+    fn a_budget_over_pods_whose_number_nobody_says_allows_nothing() {
+        let daemon = Covered { owner: Some(Scale::None { resource: "daemonsets.apps" }), ..pod("a", true) };
+        let known = budget(json!({"maxUnavailable": 1}), Value::Null);
+
+        let status = written(&assess(&known, std::slice::from_ref(&daemon), at(0)));
+        let condition = &status.conditions.as_ref().unwrap()[0];
+        assert_eq!(status.disruptions_allowed, 0);
+        assert_eq!(
+            (condition.reason.as_str(), condition.message.as_str()),
+            ("SyncFailed", "daemonsets.apps does not implement the scale subresource")
+        );
+        assert_eq!(numbers(json!({"minAvailable": 0}), &[daemon]), (1, 1, 0, 1), "a plain number needs nobody");
     }
 
     #[test]

@@ -5,66 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::node::HOSTNAME;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::{Selector, SelectorExt};
 
 use super::agenda::Key;
 use super::budget::Covered;
-use super::job::TRACKING;
 use super::kubelet::Machine;
-use super::scheduler::{Apart, Blocked, Place, Request};
-use super::{lifecycle, pods};
-
-/// A Job by its name and uid: another Job may have the same name later.
-#[derive(Clone, Debug, PartialEq)]
-pub struct JobRef {
-    pub name: String,
-    pub uid: String,
-}
-
-/// What is remembered of a pod.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PodNote {
-    pub labels: BTreeMap<String, String>,
-    pub node: Option<String>,
-    /// The Job that controls it.
-    pub job: Option<JobRef>,
-    /// It waits to be counted by its Job.
-    pub tracked: bool,
-    pub controlled: bool,
-    pub ready: bool,
-    pub leaving: bool,
-    pub ended: bool,
-    pub apart: Vec<Apart>,
-    /// What it asks for, if it waits for a node.
-    pub request: Option<Box<Request>>,
-}
-
-impl PodNote {
-    pub fn of(pod: &Pod) -> PodNote {
-        let controller = pods::controller(&pod.metadata);
-        PodNote {
-            labels: pod.metadata.labels.clone().unwrap_or_default(),
-            node: pods::node(pod).map(Into::into),
-            job: controller
-                .filter(|owner| owner.kind == "Job")
-                .map(|owner| JobRef { name: owner.name.clone(), uid: owner.uid.clone() }),
-            tracked: pods::has_finalizer(&pod.metadata, TRACKING),
-            controlled: controller.is_some(),
-            ready: pods::is_ready(pod),
-            leaving: pods::is_leaving(pod),
-            ended: pods::has_ended(pod),
-            apart: pod.spec.as_ref().map_or_else(Vec::new, |spec| Apart::of(pods::namespace(&pod.metadata), spec)),
-            request: Request::of(pod).map(Box::new),
-        }
-    }
-
-    /// The node whose room it takes.
-    pub fn occupies(&self) -> Option<&str> {
-        self.node.as_deref().filter(|_| !self.ended)
-    }
-}
+use super::labels::{Labelled, Labels, Selecting, required_label};
+use super::lifecycle;
+use super::notes::PodNote;
+use super::pods;
+use super::scheduler::{Neighbours, Place, Request, Surroundings};
+use super::workloads::Workloads;
 
 /// What is remembered of a Node.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,20 +25,28 @@ pub struct NodeNote {
     pub place: Place,
     pub machine: Option<Machine>,
     pub ready: bool,
+    /// Taints that pods already there must tolerate.
+    pub evicting: Vec<Taint>,
 }
 
 #[derive(Debug, Default)]
 pub struct Index {
     pods: BTreeMap<Key, PodNote>,
+    labelled: Labelled,
     by_node: BTreeMap<String, BTreeSet<Key>>,
-    by_job: BTreeMap<String, BTreeSet<Key>>,
+    /// By the uid of the controller.
+    by_owner: BTreeMap<String, BTreeSet<Key>>,
     waiting: BTreeSet<Key>,
     /// Pods on a node that keep others away from it.
-    keeping_apart: BTreeSet<Key>,
+    keeping_apart: Selecting<Key>,
     nodes: BTreeMap<String, NodeNote>,
+    /// The nodes, those with the fewest pods first.
+    by_load: BTreeSet<(usize, String)>,
     jobs: BTreeMap<Key, String>,
     job_uids: BTreeSet<String>,
     budgets: BTreeMap<Key, Selector>,
+    covering: Selecting<Key>,
+    pub workloads: Workloads,
 }
 
 impl Index {
@@ -104,11 +65,27 @@ impl Index {
     }
 
     pub fn note_node(&mut self, name: &str, node: Option<&Node>) -> Option<NodeNote> {
-        let Some(node) = node else { return self.nodes.remove(name) };
+        let before = self.nodes.remove(name);
+        if let Some(before) = &before {
+            self.by_load.remove(&(before.place.pods, name.into()));
+        }
+        let Some(node) = node else { return before };
         let mut place = Place::of(node);
-        place.pods = self.pods_on(name).filter(|(_, pod)| !pod.ended).count();
-        let note = NodeNote { place, machine: Machine::of(node), ready: lifecycle::is_ready(node) };
-        self.nodes.insert(name.into(), note)
+        match &before {
+            // What the pods there use is kept as they come and go.
+            Some(before) => (place.pods, place.used) = (before.place.pods, before.place.used.clone()),
+            None => {
+                for (_, pod) in self.pods_on(name).filter(|(_, pod)| !pod.has_ended()) {
+                    place.pods += 1;
+                    place.used.add(&pod.needs);
+                }
+            }
+        }
+        self.by_load.insert((place.pods, name.into()));
+        let evicting = lifecycle::evicting_taints(node).cloned().collect();
+        let note = NodeNote { place, machine: Machine::of(node), ready: lifecycle::is_ready(node), evicting };
+        self.nodes.insert(name.into(), note);
+        before
     }
 
     /// Answers with the uid of the Job that had this name, if another one has now or none.
@@ -127,11 +104,14 @@ impl Index {
     }
 
     pub fn note_budget(&mut self, key: &Key, budget: Option<&PodDisruptionBudget>) {
+        if let Some(before) = self.budgets.remove(key) {
+            self.covering.remove(&key.0, &before, key);
+        }
         let selector = budget.and_then(|budget| budget.spec.as_ref()?.selector.clone());
-        match selector.and_then(|selector| Selector::try_from(selector).ok()) {
-            Some(selector) => self.budgets.insert(key.clone(), selector),
-            None => self.budgets.remove(key),
-        };
+        if let Some(selector) = selector.and_then(|selector| Selector::try_from(selector).ok()) {
+            self.covering.insert(&key.0, &selector, key.clone());
+            self.budgets.insert(key.clone(), selector);
+        }
     }
 
     pub fn pod(&self, key: &Key) -> Option<&PodNote> {
@@ -142,8 +122,9 @@ impl Index {
         self.nodes.get(name)
     }
 
-    pub fn places(&self) -> impl Iterator<Item = &Place> {
-        self.nodes.values().map(|note| &note.place)
+    /// The nodes in the order in which the scheduler prefers them.
+    pub fn places(&self) -> impl Iterator<Item = &Place> + Clone {
+        self.by_load.iter().filter_map(|(_, name)| self.nodes.get(name)).map(|note| &note.place)
     }
 
     pub fn has_job(&self, uid: &str) -> bool {
@@ -154,8 +135,9 @@ impl Index {
         self.by_node.get(node).into_iter().flatten().filter_map(|key| self.pods.get_key_value(key))
     }
 
-    pub fn pods_of_job(&self, uid: &str) -> impl Iterator<Item = &Key> {
-        self.by_job.get(uid).into_iter().flatten()
+    /// The pods of the controller with this uid.
+    pub fn pods_of(&self, uid: &str) -> impl Iterator<Item = (&Key, &PodNote)> {
+        self.by_owner.get(uid).into_iter().flatten().filter_map(|key| self.pods.get_key_value(key))
     }
 
     /// The pods that wait for a node.
@@ -163,106 +145,159 @@ impl Index {
         self.waiting.iter().filter_map(|key| Some((key, self.pods.get(key)?.request.as_deref()?)))
     }
 
-    /// The budgets that cover a pod in this namespace with these labels.
-    pub fn budgets_over<'a>(
+    /// The pods of a namespace that a selector matches.
+    pub fn selected<'a>(
         &'a self,
         namespace: &'a str,
-        labels: &'a BTreeMap<String, String>,
-    ) -> impl Iterator<Item = &'a Key> {
-        in_namespace(&self.budgets, namespace).filter(move |(_, selector)| selector.matches(labels)).map(|(key, _)| key)
+        selector: &'a Selector,
+    ) -> Box<dyn Iterator<Item = (&'a Key, &'a PodNote)> + 'a> {
+        let matches = move |(_, pod): &(&Key, &PodNote)| selector.matches(&pod.labels);
+        match required_label(selector) {
+            Some(label) => {
+                let found = self.labelled.with(namespace, label);
+                let note = move |name: &String| self.pods.get_key_value(&(namespace.to_string(), name.clone()));
+                Box::new(found.filter_map(note).filter(matches))
+            }
+            None => Box::new(in_namespace(&self.pods, namespace).filter(matches)),
+        }
+    }
+
+    /// The budgets that cover a pod in this namespace with these labels.
+    pub fn budgets_over<'a>(&'a self, namespace: &str, labels: &'a Labels) -> impl Iterator<Item = &'a Key> {
+        let matches = |key: &&Key| self.budgets.get(*key).is_some_and(|selector| selector.matches(labels));
+        self.covering.candidates(namespace, labels).into_iter().filter(matches)
     }
 
     /// The pods that a budget covers.
     pub fn covered_by(&self, budget: &Key) -> Vec<Covered> {
         let Some(selector) = self.budgets.get(budget) else { return Vec::new() };
-        in_namespace(&self.pods, &budget.0)
-            .filter(|(_, pod)| selector.matches(&pod.labels))
+        self.selected(&budget.0, selector)
             .map(|((_, name), pod)| Covered {
                 name: name.clone(),
                 ready: pod.ready,
                 leaving: pod.leaving,
-                controlled: pod.controlled,
+                owner: pod.owner.as_ref().map(|owner| self.workloads.scale_of(&budget.0, owner)),
             })
             .collect()
     }
 
-    /// Where a pod may not go because of the pods that are there.
-    pub fn blocked_for(&self, request: &Request) -> Blocked {
-        let mut blocked = Blocked::default();
-        let mut add = |key: &Key, pod: &PodNote| {
-            if let Some(node) = pod.occupies().and_then(|node| self.nodes.get(node)) {
-                blocked.add_neighbour(request, &key.0, &pod.labels, &pod.apart, &node.place);
-            }
-        };
-        for (key, pod) in self.keeping_apart.iter().filter_map(|key| self.pods.get_key_value(key)) {
-            add(key, pod);
-        }
-        for term in &request.apart {
-            match term.namespaces() {
-                Some(some) => {
-                    some.iter().flat_map(|name| in_namespace(&self.pods, name)).for_each(|(key, pod)| add(key, pod))
-                }
-                None => self.pods.iter().for_each(|(key, pod)| add(key, pod)),
+    /// What the pods around mean for one that waits.
+    pub fn surroundings_of(&self, request: &Request) -> Surroundings {
+        let mut around = Surroundings::empty(request);
+        for key in self.keeping_apart.candidates(&request.namespace, &request.labels) {
+            let Some(pod) = self.pods.get(key) else { continue };
+            if let Some(place) = self.place_of(pod) {
+                around.add_neighbour(request, &key.0, &pod.labels, &pod.apart, place);
             }
         }
-        blocked
+        for (key, pod, place) in request.apart.iter().flat_map(|term| self.matching(term)) {
+            around.add_neighbour(request, &key.0, &pod.labels, &[], place);
+        }
+        for (key, pod, place) in request.together.iter().flat_map(|term| self.matching(term)) {
+            around.add_companion(request, &key.0, &pod.labels, place);
+        }
+        around.allow_the_first(request);
+        around.balance(request, self.places(), |at| {
+            let Some(spread) = request.spread.get(at) else { return Vec::new() };
+            let counted = self.selected(&request.namespace, &spread.selector).filter(|(_, pod)| !pod.leaving);
+            counted.filter_map(|(_, pod)| self.place_of(pod)).collect()
+        });
+        around
     }
 
     /// The nodes that count as the same place as `node` for a waiting pod, or for the pod that was there.
     pub fn near(&self, node: &str, freed: &PodNote) -> BTreeSet<String> {
         let Some(labels) = self.nodes.get(node).map(|note| &note.place.labels) else { return BTreeSet::new() };
-        let waiting = self.waiting().flat_map(|(_, request)| &request.apart);
-        let topologies: BTreeSet<&str> = waiting.chain(&freed.apart).map(|term| term.topology.as_str()).collect();
-        let mut near = BTreeSet::new();
-        for topology in topologies {
-            match (topology, labels.get(topology)) {
-                (HOSTNAME, Some(_)) => {
-                    near.insert(node.to_string());
-                }
-                (_, Some(value)) => near.extend(
-                    self.places()
-                        .filter(|place| place.labels.get(topology) == Some(value))
-                        .map(|place| place.name.clone()),
-                ),
-                (_, None) => {}
-            }
+        let mut topologies: BTreeSet<&str> = freed.apart.iter().map(|term| term.topology.as_str()).collect();
+        for (_, request) in self.waiting() {
+            topologies.extend(request.apart.iter().map(|term| term.topology.as_str()));
+            topologies.extend(request.spread.iter().map(|spread| spread.topology.as_str()));
+        }
+        // Room on the node itself has become free for any pod.
+        let mut near = BTreeSet::from([node.to_string()]);
+        for topology in topologies.into_iter().filter(|topology| *topology != HOSTNAME) {
+            let Some(value) = labels.get(topology) else { continue };
+            let alike = self.nodes.values().filter(|note| note.place.labels.get(topology) == Some(value));
+            near.extend(alike.map(|note| note.place.name.clone()));
         }
         near
     }
 
+    /// The pods in a place that a term of affinity or anti-affinity is about.
+    fn matching<'a>(&'a self, term: &'a Neighbours) -> Vec<(&'a Key, &'a PodNote, &'a Place)> {
+        let placed = |(key, pod): (&'a Key, &'a PodNote)| Some((key, pod, self.place_of(pod)?));
+        match term.namespaces() {
+            Some(some) => some.iter().flat_map(|name| self.selected(name, &term.selector)).filter_map(placed).collect(),
+            None => self.pods.iter().filter(|(_, pod)| term.selector.matches(&pod.labels)).filter_map(placed).collect(),
+        }
+    }
+
+    fn place_of(&self, pod: &PodNote) -> Option<&Place> {
+        pod.occupies().and_then(|node| self.nodes.get(node)).map(|note| &note.place)
+    }
+
     fn link(&mut self, key: &Key, note: &PodNote) {
+        self.labelled.insert(key, &note.labels);
         if let Some(node) = &note.node {
             self.by_node.entry(node.clone()).or_default().insert(key.clone());
         }
-        if let Some(job) = &note.job {
-            self.by_job.entry(job.uid.clone()).or_default().insert(key.clone());
+        if let Some(owner) = &note.owner {
+            self.by_owner.entry(owner.uid.clone()).or_default().insert(key.clone());
         }
         if note.request.is_some() {
             self.waiting.insert(key.clone());
         }
         if let Some(node) = note.occupies() {
-            if let Some(node) = self.nodes.get_mut(node) {
-                node.place.pods += 1;
-            }
-            if !note.apart.is_empty() {
-                self.keeping_apart.insert(key.clone());
+            self.use_room(node, |place| {
+                place.pods += 1;
+                place.used.add(&note.needs);
+            });
+            for (namespace, term) in covered_namespaces(&note.apart) {
+                self.keeping_apart.insert(namespace, &term.selector, key.clone());
             }
         }
     }
 
     fn unlink(&mut self, key: &Key, note: &PodNote) {
+        self.labelled.remove(key, &note.labels);
         if let Some(node) = &note.node {
             remove_from(&mut self.by_node, node, key);
         }
-        if let Some(job) = &note.job {
-            remove_from(&mut self.by_job, &job.uid, key);
+        if let Some(owner) = &note.owner {
+            remove_from(&mut self.by_owner, &owner.uid, key);
         }
         self.waiting.remove(key);
-        self.keeping_apart.remove(key);
-        if let Some(node) = note.occupies().and_then(|node| self.nodes.get_mut(node)) {
-            node.place.pods = node.place.pods.saturating_sub(1);
+        if let Some(node) = note.occupies() {
+            self.use_room(node, |place| {
+                place.pods = place.pods.saturating_sub(1);
+                place.used.subtract(&note.needs);
+            });
+            for (namespace, term) in covered_namespaces(&note.apart) {
+                self.keeping_apart.remove(namespace, &term.selector, key);
+            }
         }
     }
+
+    fn use_room(&mut self, node: &str, change: impl FnOnce(&mut Place)) {
+        let Some(note) = self.nodes.get_mut(node) else { return };
+        let before = note.place.pods;
+        change(&mut note.place);
+        if before != note.place.pods {
+            self.by_load.remove(&(before, node.to_string()));
+            self.by_load.insert((note.place.pods, node.into()));
+        }
+    }
+}
+
+/// Every term with each namespace that it covers; an empty one stands for all.
+fn covered_namespaces(terms: &[Neighbours]) -> impl Iterator<Item = (&str, &Neighbours)> {
+    terms.iter().flat_map(|term| {
+        let names: Vec<&str> = match term.namespaces() {
+            Some(some) => some.iter().map(String::as_str).collect(),
+            None => vec![""],
+        };
+        names.into_iter().map(move |name| (name, term))
+    })
 }
 
 fn in_namespace<'a, T>(all: &'a BTreeMap<Key, T>, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a T)> {

@@ -12,7 +12,8 @@ use kube::api::PropagationPolicy;
 use super::agenda::{Key, Look};
 use super::garbage::{self, Fate, Header, Owner};
 use super::outcome::Outcome;
-use super::scheduler::{self, Blocked, Verdict};
+use super::scheduler::fit::{fit, fit_in};
+use super::scheduler::{self, Verdict};
 use super::{Part, World, act, budget, job, kubelet, lifecycle, pods};
 use crate::apiserver::Answer;
 
@@ -24,8 +25,11 @@ impl World {
         match look {
             Look::Machine(name) => self.look_at_machine(name, now),
             Look::Lease(name) => self.look_at_lease(name, now),
+            Look::Disk(name) => self.look_at_disk(name, now),
+            Look::Silence(name) => self.look_at_silence(name, now),
             Look::Taints(name) => self.look_at_taints(name, now),
             Look::Readiness(key) => self.look_at_readiness(key, now),
+            Look::Eviction(key) => self.look_at_eviction(key, now),
             Look::Pod(key) => self.look_at_pod(key, now),
             Look::Job(key) => self.look_at_job(key, now),
             Look::Orphan(key) => self.look_at_orphan(key, now),
@@ -69,6 +73,31 @@ impl World {
         self.perform(Part::Kubelets, &kubelet::pod::run(&pod, machine, &self.options.kubelet, now), now)
     }
 
+    fn look_at_disk(&self, name: &str, now: Timestamp) -> Answer<Wake> {
+        let has_disk =
+            self.index.node(name).and_then(|node| node.machine.as_ref()).is_some_and(|machine| machine.has_disk);
+        let Some(node) = self.read_for::<Node>(Part::Kubelets, "", name)?.filter(|_| has_disk) else { return Ok(None) };
+        let pods = self.read_pods(Part::Kubelets, self.index.pods_on(name).map(|(key, _)| key))?;
+        self.perform(Part::Kubelets, &kubelet::disk::keep_house(&node, &pods, now), now)
+    }
+
+    fn look_at_silence(&self, name: &str, now: Timestamp) -> Answer<Wake> {
+        let simulated = self.index.node(name).is_some_and(|node| node.machine.is_some());
+        let Some(node) = self.read_for::<Node>(Part::NodeLifecycle, "", name)?.filter(|_| simulated) else {
+            return Ok(None);
+        };
+        let lease = self.direct(Part::NodeLifecycle).get::<Lease>(Some(kubelet::lease::NAMESPACE), name)?;
+        let Some(lease) = lease else { return Ok(None) };
+        self.perform(Part::NodeLifecycle, &lifecycle::watch_over(&node, &lease, now), now)
+    }
+
+    fn look_at_eviction(&self, key: &Key, now: Timestamp) -> Answer<Wake> {
+        let Some(pod) = self.read_for::<Pod>(Part::TaintEviction, &key.0, &key.1)? else { return Ok(None) };
+        let Some(node) = pods::node(&pod).and_then(|node| self.index.node(node)) else { return Ok(None) };
+        let outcome = lifecycle::drive_out(&pod, &node.evicting, now);
+        self.perform(Part::TaintEviction, &outcome, now)
+    }
+
     fn look_at_taints(&self, name: &str, now: Timestamp) -> Answer<Wake> {
         let Some(node) = self.read_for::<Node>(Part::NodeLifecycle, "", name)? else { return Ok(None) };
         self.perform(Part::NodeLifecycle, &lifecycle::taint(&node, now), now)
@@ -85,11 +114,7 @@ impl World {
 
     fn look_at_job(&self, key: &Key, now: Timestamp) -> Answer<Wake> {
         let Some(job) = self.read_for::<Job>(Part::Jobs, &key.0, &key.1)? else { return Ok(None) };
-        let direct = self.direct(Part::Jobs);
-        let mut own = Vec::new();
-        for (namespace, name) in self.index.pods_of_job(pods::uid(&job.metadata)) {
-            own.extend(direct.get::<Pod>(Some(namespace), name)?);
-        }
+        let own = self.read_pods(Part::Jobs, self.index.pods_of(pods::uid(&job.metadata)).map(|(key, _)| key))?;
         let outcome = job::reconcile(&job, &own, now);
         let expiry = job::ttl::expire(&job, now);
         let wake = self.perform(Part::Jobs, &outcome, now)?;
@@ -106,7 +131,13 @@ impl World {
     fn look_at_waiting(&self, key: &Key, now: Timestamp) -> Answer<Wake> {
         let Some(pod) = self.read_for::<Pod>(Part::Scheduler, &key.0, &key.1)? else { return Ok(None) };
         let Some(request) = scheduler::Request::of(&pod) else { return Ok(None) };
-        let verdict = scheduler::choose(&request, self.index.places(), &self.index.blocked_for(&request));
+        let around = self.index.surroundings_of(&request);
+        let named = request.named_nodes().unwrap_or_default();
+        let mut named = named.into_iter().filter_map(|name| self.index.node(name)).map(|note| &note.place);
+        let verdict = match named.find(|place| fit_in(&request, place, &around).is_ok()) {
+            Some(place) => Verdict::Bind(place.name.clone()),
+            None => scheduler::choose(&request, self.index.places(), &around),
+        };
         self.perform(Part::Scheduler, &scheduler::settle(&pod, verdict, now), now)
     }
 
@@ -117,8 +148,7 @@ impl World {
         };
         let suits = |request: &scheduler::Request| {
             // Most pods fail at labels and taints already; the neighbours are looked at only for the others.
-            scheduler::suits(request, place, &Blocked::default())
-                && scheduler::suits(request, place, &self.index.blocked_for(request))
+            fit(request, place).is_ok() && self.index.surroundings_of(request).admit(place).is_ok()
         };
         let Some((key, _)) = self.index.waiting().find(|(_, request)| suits(request)) else { return Ok(None) };
         let Some(pod) = self.read_for::<Pod>(Part::Scheduler, &key.0, &key.1)? else { return Ok(Some(now)) };
@@ -190,6 +220,15 @@ impl World {
             direct.finalize_namespace(name)?;
         }
         Ok(None)
+    }
+
+    fn read_pods<'a>(&self, part: Part, keys: impl Iterator<Item = &'a Key>) -> Answer<Vec<Pod>> {
+        let direct = self.direct(part);
+        let mut found = Vec::new();
+        for (namespace, name) in keys {
+            found.extend(direct.get::<Pod>(Some(namespace), name)?);
+        }
+        Ok(found)
     }
 
     /// Reads for a part of the world; nothing, if that part is left out.

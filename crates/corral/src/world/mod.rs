@@ -24,16 +24,20 @@ pub mod kubelet;
 mod act;
 mod agenda;
 mod budget;
+mod events;
 mod garbage;
 mod index;
 mod job;
+mod labels;
 mod lifecycle;
 mod look;
+mod notes;
 mod notice;
 mod outcome;
 mod owners;
 mod pods;
 mod scheduler;
+mod workloads;
 
 #[cfg(test)]
 mod tests;
@@ -43,6 +47,7 @@ mod tests;
 pub enum Part {
     Kubelets,
     NodeLifecycle,
+    TaintEviction,
     Jobs,
     Scheduler,
     Budgets,
@@ -50,14 +55,22 @@ pub enum Part {
 }
 
 impl Part {
-    pub const ALL: [Part; 6] =
-        [Part::Kubelets, Part::NodeLifecycle, Part::Jobs, Part::Scheduler, Part::Budgets, Part::Garbage];
+    pub const ALL: [Part; 7] = [
+        Part::Kubelets,
+        Part::NodeLifecycle,
+        Part::TaintEviction,
+        Part::Jobs,
+        Part::Scheduler,
+        Part::Budgets,
+        Part::Garbage,
+    ];
 
     /// The name under which it writes.
     pub fn actor(self) -> &'static str {
         match self {
             Part::Kubelets => "world/kubelet",
             Part::NodeLifecycle => "world/node-lifecycle",
+            Part::TaintEviction => "world/taint-eviction",
             Part::Jobs => "world/job",
             Part::Scheduler => "world/scheduler",
             Part::Budgets => "world/budget",

@@ -7,7 +7,10 @@ use serde::Deserialize;
 
 use super::agenda::{Key, Look};
 use super::garbage::Header;
-use super::index::{NodeNote, PodNote};
+use super::index::NodeNote;
+use super::kubelet::lease;
+use super::notes::PodNote;
+use super::workloads::{WorkloadKind, WorkloadNote};
 use super::{Part, World};
 use crate::apiserver::{Change, Direct, Kind};
 
@@ -29,7 +32,24 @@ impl World {
             ("", "pods") => self.notice_pod(&key, read(&direct, &key).as_ref()),
             ("", "nodes") => self.notice_node(&change.name, read(&direct, &key).as_ref()),
             ("batch", "jobs") => self.notice_job(&key, read(&direct, &key).as_ref()),
+            ("coordination.k8s.io", "leases") => self.notice_lease(&key),
             ("policy", "poddisruptionbudgets") => self.notice_budget(&key, read(&direct, &key).as_ref()),
+            ("apps", "deployments") => {
+                let note = read(&direct, &key).as_ref().and_then(WorkloadNote::of_deployment);
+                self.notice_workload(WorkloadKind::Deployment, &key, note);
+            }
+            ("apps", "replicasets") => {
+                let note = read(&direct, &key).as_ref().and_then(WorkloadNote::of_replica_set);
+                self.notice_workload(WorkloadKind::ReplicaSet, &key, note);
+            }
+            ("apps", "statefulsets") => {
+                let note = read(&direct, &key).as_ref().and_then(WorkloadNote::of_stateful_set);
+                self.notice_workload(WorkloadKind::StatefulSet, &key, note);
+            }
+            ("apps", "daemonsets") => {
+                let note = read(&direct, &key).as_ref().and_then(WorkloadNote::of_daemon_set);
+                self.notice_workload(WorkloadKind::DaemonSet, &key, note);
+            }
             _ => {}
         }
         if self.has(Part::Garbage) {
@@ -40,35 +60,54 @@ impl World {
     fn notice_pod(&mut self, key: &Key, pod: Option<&Pod>) {
         let before = self.index.note_pod(key, pod);
         let after = self.index.pod(key).cloned();
-        for job in [&before, &after].into_iter().flatten().filter_map(|note| note.job.as_ref()) {
-            self.soon(Look::Job((key.0.clone(), job.name.clone())));
+        for owner in [&before, &after].into_iter().flatten().filter_map(|note| note.owner.as_ref()) {
+            if owner.kind == "Job" {
+                self.soon(Look::Job((key.0.clone(), owner.name.clone())));
+            }
         }
         self.notice_covered(key, before.as_ref(), after.as_ref());
         let has_left = |before: &&PodNote| after.as_ref().and_then(PodNote::occupies) != before.occupies();
         if let Some(freed) = before.as_ref().filter(|before| before.occupies().is_some()).filter(has_left) {
             self.notice_freed(freed);
         }
+        self.notice_disk(before.as_ref(), after.as_ref());
         let Some(after) = after else { return };
-        let asked = before.and_then(|before| before.request);
-        if after.request.is_some() && after.request != asked {
+        let asked = before.as_ref().and_then(|before| before.request.as_ref());
+        if after.request.is_some() && after.request.as_ref() != asked {
             self.soon(Look::Waiting(key.clone()));
         }
-        if after.tracked && after.job.as_ref().is_none_or(|job| !self.index.has_job(&job.uid)) {
+        if after.tracked && after.owner.as_ref().is_none_or(|job| !self.index.has_job(&job.uid)) {
             self.soon(Look::Orphan(key.clone()));
         }
-        let node = after.node.as_ref().and_then(|node| self.index.node(node));
-        let (simulated, lost) = node.map_or((false, false), |node| (node.machine.is_some(), !node.ready));
+        let arrived = before.as_ref().is_none_or(|before| before.node != after.node);
+        let Some(node) = after.node.as_ref().and_then(|node| self.index.node(node)) else { return };
+        let (simulated, lost, evicts) = (node.machine.is_some(), !node.ready, !node.evicting.is_empty());
         if simulated {
             self.soon(Look::Pod(key.clone()));
         }
         if lost && after.ready {
             self.soon(Look::Readiness(key.clone()));
         }
+        if evicts && arrived {
+            self.soon(Look::Eviction(key.clone()));
+        }
+    }
+
+    /// Where a disk is simulated, pods that come and go count on it.
+    fn notice_disk(&mut self, before: Option<&PodNote>, after: Option<&PodNote>) {
+        let Some(node) = before.or(after).and_then(|note| note.node.as_ref()) else { return };
+        let machine = self.index.node(node).and_then(|note| note.machine.as_ref());
+        if machine.is_some_and(|machine| machine.has_disk)
+            && before.map(|note| note.phase) != after.map(|note| note.phase)
+        {
+            let look = Look::Disk(node.clone());
+            self.soon(look);
+        }
     }
 
     /// A pod counts for the budgets that cover it, and for those that did.
     fn notice_covered(&mut self, key: &Key, before: Option<&PodNote>, after: Option<&PodNote>) {
-        let counts = |note: &PodNote| (note.ready, note.leaving, note.controlled, note.labels.clone());
+        let counts = |note: &PodNote| (note.ready, note.leaving, note.owner.clone(), note.labels.clone());
         if before.map(counts) == after.map(counts) {
             return;
         }
@@ -79,7 +118,7 @@ impl World {
 
     /// A pod has left its place: others that had to keep away may have a chance now, there and nearby.
     fn notice_freed(&mut self, freed: &PodNote) {
-        let Some(node) = freed.node.as_deref() else { return };
+        let Some(node) = freed.node.as_deref().filter(|_| self.index.waiting().next().is_some()) else { return };
         let rooms: Vec<Look> = self.index.near(node, freed).into_iter().map(Look::Room).collect();
         rooms.into_iter().for_each(|look| self.soon(look));
     }
@@ -92,6 +131,10 @@ impl World {
             self.soon(Look::Machine(name.into()));
             if before.as_ref().is_none_or(|before| before.machine.is_none()) {
                 self.soon(Look::Lease(name.into()));
+                self.soon(Look::Silence(name.into()));
+            }
+            if after.machine.as_ref().is_some_and(|machine| machine.has_disk) {
+                self.soon(Look::Disk(name.into()));
             }
         }
         let same = |what: fn(&NodeNote, &NodeNote) -> bool| before.as_ref().is_some_and(|before| what(before, &after));
@@ -103,17 +146,38 @@ impl World {
             pods.iter().cloned().for_each(|key| self.soon(Look::Pod(key)));
         }
         if !same(|before, after| before.ready == after.ready) && !after.ready {
-            pods.into_iter().for_each(|key| self.soon(Look::Readiness(key)));
+            pods.iter().cloned().for_each(|key| self.soon(Look::Readiness(key)));
+        }
+        if !same(|before, after| before.evicting == after.evicting) && !after.evicting.is_empty() {
+            pods.into_iter().for_each(|key| self.soon(Look::Eviction(key)));
         }
     }
 
     fn notice_job(&mut self, key: &Key, job: Option<&Job>) {
         let gone = self.index.note_job(key, job);
         let orphans: Vec<Look> =
-            gone.iter().flat_map(|uid| self.index.pods_of_job(uid)).cloned().map(Look::Orphan).collect();
+            gone.iter().flat_map(|uid| self.index.pods_of(uid)).map(|(key, _)| Look::Orphan(key.clone())).collect();
         orphans.into_iter().for_each(|look| self.soon(look));
         if job.is_some() {
             self.soon(Look::Job(key.clone()));
+        }
+    }
+
+    fn notice_workload(&mut self, kind: WorkloadKind, key: &Key, note: Option<WorkloadNote>) {
+        let after = note.clone();
+        let before = self.index.workloads.note(kind, key, note);
+        if before.as_ref().and_then(|note| note.replicas) != after.as_ref().and_then(|note| note.replicas) {
+            let labels = before.iter().chain(&after).map(|note| &note.labels);
+            let covering: Vec<Look> =
+                labels.flat_map(|labels| self.index.budgets_over(&key.0, labels)).cloned().map(Look::Budget).collect();
+            covering.into_iter().for_each(|look| self.soon(look));
+        }
+    }
+
+    /// The first Lease of a machine: from now on it may lapse. Later ones are seen when the last one would have.
+    fn notice_lease(&mut self, (namespace, name): &Key) {
+        if namespace == lease::NAMESPACE && !self.agenda.has(&Look::Silence(name.clone())) {
+            self.soon(Look::Silence(name.clone()));
         }
     }
 

@@ -10,6 +10,10 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::events::Note;
+use super::kubelet::Upgraded;
+use super::pods;
+
 /// One write of the world. Objects that were read carry their resourceVersion, so a write that rests on an old
 /// reading is refused, and the object is looked at again.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,11 +56,10 @@ pub enum Action {
     Cordon {
         node: String,
     },
-    /// What a finished upgrade leaves on its machine: another version, and perhaps a reboot until that moment.
+    /// What a finished upgrade leaves on its machine.
     MachineUpgraded {
         node: String,
-        version: String,
-        down_until: Option<Timestamp>,
+        upgraded: Upgraded,
     },
     CreateLease(Box<Lease>),
     RenewLease(Box<Lease>),
@@ -66,6 +69,18 @@ pub enum Action {
         pod: String,
         lines: Vec<String>,
     },
+    /// An Event.
+    Note(Box<Note>),
+}
+
+impl Action {
+    pub fn delete_pod(pod: &Pod) -> Action {
+        Action::DeletePod {
+            namespace: pods::namespace(&pod.metadata).into(),
+            name: pods::name(&pod.metadata).into(),
+            uid: pods::uid(&pod.metadata).into(),
+        }
+    }
 }
 
 /// What one part does about one object, in order, and when it looks again if nothing changes before.

@@ -83,7 +83,7 @@ impl<'a> Tally<'a> {
     pub fn end(&mut self, number: usize) -> Vec<Action> {
         let ending: Vec<&Pod> = self.active.drain(..number).collect();
         self.terminating += count(ending.iter());
-        ending.into_iter().map(delete).collect()
+        ending.into_iter().map(Action::delete_pod).collect()
     }
 
     /// Deletes `number` active pods that count neither as success nor as failure.
@@ -91,7 +91,7 @@ impl<'a> Tally<'a> {
         let ending: Vec<&Pod> = self.active.drain(..number).collect();
         self.terminating += count(ending.iter());
         self.released.extend(ending.iter().map(|pod| pods::uid(&pod.metadata)));
-        ending.into_iter().flat_map(|pod| [release(pod), delete(pod)]).collect()
+        ending.into_iter().flat_map(|pod| [release(pod), Action::delete_pod(pod)]).collect()
     }
 
     /// Moves ended pods through `uncountedTerminatedPods` into the counters, and names those that may lose their
@@ -190,14 +190,6 @@ fn finished_at(pod: &Pod) -> Option<Timestamp> {
     let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
     let told = pod.metadata.deletion_timestamp.as_ref()?;
     told.0.checked_sub(SignedDuration::from_secs(grace)).ok()
-}
-
-fn delete(pod: &Pod) -> Action {
-    Action::DeletePod {
-        namespace: pods::namespace(&pod.metadata).into(),
-        name: pods::name(&pod.metadata).into(),
-        uid: pods::uid(&pod.metadata).into(),
-    }
 }
 
 /// Counts the waiting pods that have lost their finalizer.

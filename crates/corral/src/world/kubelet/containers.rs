@@ -11,16 +11,25 @@ use k8s_openapi::api::core::v1::{
 
 use super::{digest, hex};
 use crate::world::annotations::{Lasts, Script};
-use crate::world::outcome::{doubled, stamp};
+use crate::world::outcome::{doubled, sooner, stamp};
 use crate::world::pods;
 
 const FIRST_BACKOFF: Duration = Duration::from_secs(10);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
 
+const PULL_ERROR: &str = "ErrImagePull";
+const BACK_OFF_PULL: &str = "ImagePullBackOff";
+
 /// What a machine that went away reports of the containers that were running.
 const KILLED_BY_REBOOT: i32 = 255;
-/// What a container that obeys SIGTERM ends with.
+/// What a container that obeys SIGTERM ends with, and one that had to be killed.
 const TERMINATED: i32 = 143;
+const KILLED: i32 = 137;
+
+/// A container that has run for this long begins with the shortest pause again.
+const COUNTS_AS_WELL: Duration = Duration::from_secs(600);
+/// For how long a failed pull shows as such before it shows as backing off.
+const PULL_ERROR_SHOWS: Duration = Duration::from_secs(2);
 
 /// How far a container has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,10 +41,20 @@ pub enum Progress {
 }
 
 /// What just happened to a container.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Turn {
     Started,
     Ended(i32),
+    PullFailed(String),
+    BackedOff(String),
+}
+
+/// When a container that has ended is started again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Restarts {
+    Never,
+    OnFailure,
+    Always,
 }
 
 /// The status of a container that has not been started.
@@ -53,7 +72,9 @@ pub fn waiting(container: &Container, reason: &str) -> ContainerStatus {
 pub struct Course<'a> {
     pub pod: &'a Pod,
     pub script: Script,
-    pub restarts: bool,
+    pub restarts: Restarts,
+    /// Its image cannot be pulled.
+    pub lacks_image: bool,
     /// When it may start for the first time.
     pub from: Timestamp,
     pub now: Timestamp,
@@ -63,10 +84,11 @@ impl Course<'_> {
     pub fn step(&self, status: &mut ContainerStatus, turns: &mut Vec<Turn>) -> Progress {
         let state = status.state.clone().unwrap_or_default();
         if let Some(ended) = state.terminated {
-            return match ended.exit_code {
-                0 => Progress::Succeeded,
-                _ if self.restarts => self.start_again(status, ended, turns),
-                _ => Progress::Failed,
+            return match (ended.exit_code, self.restarts) {
+                (_, Restarts::Always) => self.start_again(status, ended, turns),
+                (0, _) => Progress::Succeeded,
+                (_, Restarts::OnFailure) => self.start_again(status, ended, turns),
+                (_, Restarts::Never) => Progress::Failed,
             };
         }
         if let Some(running) = state.running {
@@ -76,7 +98,49 @@ impl Course<'_> {
         match crashed.filter(|_| is_backing_off(status)) {
             Some(ended) => self.start_again(status, ended, turns),
             None if self.now < self.from => Progress::GoesOn(Some(self.from)),
-            None => self.start(status, turns),
+            None => self.pull_and_start(status, turns),
+        }
+    }
+
+    /// A pull that fails is tried again after ten seconds, then after twice as long each time.
+    fn pull_and_start(&self, status: &mut ContainerStatus, turns: &mut Vec<Turn>) -> Progress {
+        let (tried, next) = self.pulls();
+        let reason = waiting_reason(status).unwrap_or_default().to_string();
+        if !self.lacks_image {
+            // An image that has turned up meanwhile is found with the next try.
+            let due = if reason == BACK_OFF_PULL && self.now < next && tried < self.now { next } else { self.now };
+            return if due > self.now { Progress::GoesOn(Some(next)) } else { self.start(status, turns) };
+        }
+        let shown_until = later(tried, PULL_ERROR_SHOWS);
+        let (reason_now, message) = if self.now < shown_until {
+            let why = format!(
+                "failed to pull and unpack image {0:?}: failed to resolve reference {0:?}: {0}: not found",
+                status.image
+            );
+            (PULL_ERROR, why)
+        } else {
+            (BACK_OFF_PULL, format!("Back-off pulling image {:?}", status.image))
+        };
+        if reason != reason_now {
+            turns.push(match reason_now {
+                PULL_ERROR => Turn::PullFailed(format!("Failed to pull image {:?}: {message}", status.image)),
+                _ => Turn::BackedOff(message.clone()),
+            });
+            let waiting = because(reason_now, Some(message));
+            status.state = Some(ContainerState { waiting: Some(waiting), ..ContainerState::default() });
+        }
+        Progress::GoesOn(Some(if self.now < shown_until { shown_until } else { next }))
+    }
+
+    /// The last try to pull the image up to now, and the next one.
+    fn pulls(&self) -> (Timestamp, Timestamp) {
+        let (mut tried, mut tries) = (self.from, 1);
+        loop {
+            let next = later(tried, doubled(FIRST_BACKOFF, tries, LONGEST_BACKOFF));
+            if next > self.now || next <= tried {
+                return (tried, next);
+            }
+            (tried, tries) = (next, tries + 1);
         }
     }
 
@@ -85,12 +149,12 @@ impl Course<'_> {
         let id = hex(&digest(&[pods::uid(&self.pod.metadata), &status.name, &count]));
         status.container_id = Some(format!("containerd://{id}"));
         status.image_id = format!("sha256:{}", hex(&digest(&["image", &status.image])));
-        status.ready = true;
+        status.ready = self.ready_from(self.now).is_some_and(|moment| moment <= self.now);
         status.started = Some(true);
         let running = ContainerStateRunning { started_at: Some(stamp(self.now)) };
         status.state = Some(ContainerState { running: Some(running), ..ContainerState::default() });
         turns.push(Turn::Started);
-        Progress::GoesOn(self.ends(self.now))
+        Progress::GoesOn(self.next_turn(status, self.now))
     }
 
     fn run_on(&self, status: &mut ContainerStatus, running: &ContainerStateRunning, turns: &mut Vec<Turn>) -> Progress {
@@ -101,7 +165,23 @@ impl Course<'_> {
                 turns.push(Turn::Ended(self.script.exit_code));
                 self.step(status, turns)
             }
-            end => Progress::GoesOn(end),
+            _ => {
+                status.ready |= self.ready_from(since).is_some_and(|moment| moment <= self.now);
+                Progress::GoesOn(self.next_turn(status, since))
+            }
+        }
+    }
+
+    /// When a container that runs becomes ready or ends.
+    fn next_turn(&self, status: &ContainerStatus, since: Timestamp) -> Option<Timestamp> {
+        let ready = self.ready_from(since).filter(|_| !status.ready);
+        sooner(self.ends(since), ready)
+    }
+
+    fn ready_from(&self, since: Timestamp) -> Option<Timestamp> {
+        match self.script.ready_after {
+            Lasts::For(time) => Some(later(stamp(since).0, time)),
+            Lasts::Forever => None,
         }
     }
 
@@ -120,7 +200,11 @@ impl Course<'_> {
         turns: &mut Vec<Turn>,
     ) -> Progress {
         let restarts = u32::try_from(status.restart_count).unwrap_or(0);
-        let pause = if restarts == 0 { Duration::ZERO } else { doubled(FIRST_BACKOFF, restarts, LONGEST_BACKOFF) };
+        let pause = match restarts {
+            _ if ran_for(&ended) >= COUNTS_AS_WELL => FIRST_BACKOFF,
+            0 => Duration::ZERO,
+            restarts => doubled(FIRST_BACKOFF, restarts, LONGEST_BACKOFF),
+        };
         let due = later(ended.finished_at.as_ref().map_or(self.now, |time| time.0), pause);
         status.last_state = Some(ContainerState { terminated: Some(ended), ..ContainerState::default() });
         if due <= self.now {
@@ -135,6 +219,13 @@ impl Course<'_> {
             pods::namespace(&self.pod.metadata),
             pods::uid(&self.pod.metadata),
         );
+        if !is_backing_off(status) {
+            let of =
+                (pods::name(&self.pod.metadata), pods::namespace(&self.pod.metadata), pods::uid(&self.pod.metadata));
+            let why =
+                format!("Back-off restarting failed container {} in pod {}_{}({})", status.name, of.0, of.1, of.2);
+            turns.push(Turn::BackedOff(why));
+        }
         let waiting = because("CrashLoopBackOff", Some(message));
         status.state = Some(ContainerState { waiting: Some(waiting), ..ContainerState::default() });
         Progress::GoesOn(Some(due))
@@ -158,9 +249,9 @@ pub fn lose_to_reboot(status: &mut ContainerStatus, booted: Timestamp, restarts:
 }
 
 /// Stops a container, whether it runs or not.
-pub fn stop(status: &mut ContainerStatus, now: Timestamp) {
+pub fn stop(status: &mut ContainerStatus, killed: bool, now: Timestamp) {
     if status.state.as_ref().is_none_or(|state| state.terminated.is_none()) {
-        end_with(status, TERMINATED, now);
+        end_with(status, if killed { KILLED } else { TERMINATED }, now);
     }
 }
 
@@ -180,8 +271,18 @@ fn end_with(status: &mut ContainerStatus, exit_code: i32, now: Timestamp) {
 }
 
 fn is_backing_off(status: &ContainerStatus) -> bool {
-    let waiting = status.state.as_ref().and_then(|state| state.waiting.as_ref());
-    waiting.and_then(|waiting| waiting.reason.as_deref()) == Some("CrashLoopBackOff")
+    waiting_reason(status) == Some("CrashLoopBackOff")
+}
+
+fn waiting_reason(status: &ContainerStatus) -> Option<&str> {
+    status.state.as_ref()?.waiting.as_ref()?.reason.as_deref()
+}
+
+fn ran_for(ended: &ContainerStateTerminated) -> Duration {
+    match (&ended.started_at, &ended.finished_at) {
+        (Some(start), Some(end)) => drover_clock::between(start.0, end.0),
+        _ => Duration::ZERO,
+    }
 }
 
 fn because(reason: &str, message: Option<String>) -> ContainerStateWaiting {

@@ -1,16 +1,22 @@
 //! Simulated kubelets: one for every Node that carries `corral.drover.dev/kubelet: simulated`.
 //!
-//! Models what the kubelet of Kubernetes 1.34 shows of itself: the Node's status and Lease, and the life of the pods
-//! bound to it. What containers do is told by annotations (see [`super::annotations`]). Left out: probes, images,
-//! sidecars, resources, and the regular reports that only move heartbeat times.
+//! Models what the kubelet of Kubernetes 1.34 (`pkg/kubelet`) shows of itself: the Node's status and Lease, the life of
+//! the pods bound to it, its disk. What containers do is told by annotations (see [`super::annotations`]). Left out:
+//! liveness, sidecars, static pods, and the regular reports that only move heartbeat times.
 
+pub mod disk;
 pub mod lease;
 pub mod node;
 pub mod pod;
 
+mod conditions;
 mod containers;
 #[cfg(test)]
 mod pod_tests;
+mod stop;
+mod upgrade;
+
+pub use upgrade::Upgraded;
 
 use std::time::Duration;
 
@@ -18,7 +24,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use sha2::{Digest, Sha256};
 
-use super::annotations::{self, JOB_DURATION, JOB_EXIT_CODE, Lasts};
+use super::annotations::{self, Annotations, JOB_DURATION, JOB_EXIT_CODE, KEEPS_VERSION, Lasts, MISSING_IMAGES};
 use super::pods;
 
 /// How machines behave where no annotation says otherwise.
@@ -57,9 +63,17 @@ pub struct Machine {
     pub uid: String,
     pub address: String,
     pub down_until: Option<Timestamp>,
-    pub reboot: Option<Duration>,
+    /// It goes away without a word.
+    pub silent: bool,
+    pub reboot: Option<Lasts>,
+    pub reboot_again: Option<Duration>,
+    pub keeps_version: bool,
+    /// Its disk is simulated.
+    pub has_disk: bool,
+    pub disk_pressure: bool,
     lasts: Option<Lasts>,
     exit_code: Option<i32>,
+    missing_images: Option<String>,
 }
 
 impl Machine {
@@ -69,20 +83,35 @@ impl Machine {
         if !annotations::is_simulated(annotations) {
             return None;
         }
+        let said = |key: &str| annotations.and_then(|all| all.get(key)).map(String::as_str);
         Some(Machine {
             name: pods::name(&node.metadata).into(),
             uid: pods::uid(&node.metadata).into(),
             address: address(node),
             down_until: annotations::down_until(annotations),
-            reboot: annotations::reboot(annotations),
+            silent: said(annotations::SHUTDOWN) == Some(annotations::SILENT),
+            reboot: annotations::lasts_for_all(annotations, annotations::REBOOT),
+            reboot_again: said(annotations::REBOOT_AGAIN).and_then(annotations::duration),
+            keeps_version: said(KEEPS_VERSION) == Some("true"),
+            has_disk: said(annotations::DISK).is_some(),
+            disk_pressure: conditions::is_true(node, conditions::DISK_PRESSURE),
             lasts: annotations::lasts(annotations, JOB_DURATION, ""),
             exit_code: annotations::exit_code(annotations, JOB_EXIT_CODE, ""),
+            missing_images: said(MISSING_IMAGES).map(Into::into),
         })
     }
 
     /// The moment at which it comes back, if it is switched off.
     pub fn away_until(&self, now: Timestamp) -> Option<Timestamp> {
         self.down_until.filter(|moment| now < *moment)
+    }
+
+    /// Whether an image cannot be had there, for all that the machine knows.
+    fn lacks(&self, image: &str) -> bool {
+        let said = self.missing_images.as_ref();
+        said.is_some_and(|said| {
+            annotations::is_missing(Some(&Annotations::from([(MISSING_IMAGES.into(), said.clone())])), image)
+        })
     }
 
     /// When it has booted last, if it ever was switched off.
@@ -104,7 +133,7 @@ fn address(node: &Node) -> String {
 }
 
 /// A value that looks random and follows from its cause: the same machine is the same in every run.
-fn digest(parts: &[&str]) -> [u8; 32] {
+pub fn digest(parts: &[&str]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update(part.as_bytes());
@@ -113,7 +142,7 @@ fn digest(parts: &[&str]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -1,60 +1,114 @@
 //! What a kubelet says of its machine in the Node's status.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use drover_api::node::HOSTNAME;
+use drover_clock::later;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{
-    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeStatus, NodeSystemInfo,
-};
+use k8s_openapi::api::core::v1::{DaemonEndpoint, Node, NodeAddress, NodeDaemonEndpoints, NodeStatus, NodeSystemInfo};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
+use super::conditions::{self, READY};
+use super::upgrade::Upgraded;
 use super::{Machine, uuid};
-use crate::world::annotations::DOWN_UNTIL;
-use crate::world::outcome::{Action, Outcome, stamp};
+use crate::world::annotations::{DOWN_UNTIL, Lasts, NEVER, REBOOT_AGAIN};
+use crate::world::events::Note;
+use crate::world::outcome::{Action, Outcome, sooner};
 
-const READY: &str = "Ready";
 const SHUTTING_DOWN: &str = "node is shutting down";
+
+/// How long a machine is away the second time if nothing says how long it takes to boot.
+const SECOND_REBOOT: Duration = Duration::from_secs(30);
 
 /// Registers a new Node, and keeps `Ready`, bootID and the like true. What the Node's maker has set is kept.
 pub fn post_status(node: &Node, default_version: &str, now: Timestamp) -> Outcome {
     let Some(machine) = Machine::of(node) else { return Outcome::nothing() };
+    let away = machine.away_until(now).filter(|moment| *moment < Timestamp::MAX);
+    if machine.silent && machine.away_until(now).is_some() {
+        return Outcome { actions: Vec::new(), wake: away };
+    }
     if let Some(labelled) = with_labels(node, &machine) {
         return Outcome::act(vec![Action::UpdateNode(Box::new(labelled))]);
     }
-    let mut status = node.status.clone().unwrap_or_default();
-    describe(&mut status, &machine, default_version, now);
-    let wake = machine.away_until(now);
-    match wake {
-        Some(_) => set_condition(&mut status, READY, false, "KubeletNotReady", SHUTTING_DOWN, now),
-        None => {
-            for (kind, reason, message) in NO_PRESSURE {
-                set_condition(&mut status, kind, false, reason, message, now);
-            }
-            set_condition(&mut status, READY, true, "KubeletReady", "kubelet is posting ready status", now);
-        }
+    let second = second_reboot(&machine, now);
+    if let Some((_, until)) = second.filter(|(from, _)| *from <= now) {
+        return Outcome::act(vec![Action::UpdateNode(Box::new(gone_again(node, until)))]);
     }
+    let mut status = node.status.clone().unwrap_or_default();
+    let booted_before = status.node_info.as_ref().map(|info| info.boot_id.clone()).filter(|boot| !boot.is_empty());
+    describe(&mut status, &machine, default_version, now);
+    if machine.away_until(now).is_some() {
+        conditions::set(&mut status, READY, false, "KubeletNotReady", SHUTTING_DOWN, now);
+    } else {
+        for (kind, reason, message) in NO_PRESSURE {
+            // A machine with a disk says itself how that is.
+            if kind != conditions::DISK_PRESSURE || !machine.has_disk || !conditions::is_known(&status, kind) {
+                conditions::set(&mut status, kind, false, reason, message, now);
+            }
+        }
+        conditions::set(&mut status, READY, true, "KubeletReady", "kubelet is posting ready status", now);
+    }
+    let wake = sooner(away, second.map(|(from, _)| from));
     if node.status.as_ref() == Some(&status) {
         return Outcome { actions: Vec::new(), wake };
     }
-    Outcome { actions: vec![Action::NodeStatus(Box::new(Node { status: Some(status), ..node.clone() }))], wake }
+    let boot = status.node_info.as_ref().map(|info| info.boot_id.clone()).unwrap_or_default();
+    let mut actions = vec![Action::NodeStatus(Box::new(Node { status: Some(status), ..node.clone() }))];
+    if booted_before.is_some_and(|before| before != boot) {
+        let sentence = format!("Node {} has been rebooted, boot id: {boot}", machine.name);
+        let event = Note::warning("Rebooted", sentence).by("kubelet").on(&machine.name).about(node);
+        actions.push(Action::Note(Box::new(event)));
+    }
+    Outcome { actions, wake }
+}
+
+/// From when to when a machine is away that goes down once more after it has been back for a while.
+fn second_reboot(machine: &Machine, now: Timestamp) -> Option<(Timestamp, Timestamp)> {
+    let from = later(machine.booted(now)?, machine.reboot_again?);
+    let lasts = match machine.reboot {
+        Some(Lasts::For(time)) => time,
+        _ => SECOND_REBOOT,
+    };
+    Some((from, later(from, lasts)))
+}
+
+fn gone_again(node: &Node, until: Timestamp) -> Node {
+    let mut node = node.clone();
+    let annotations = node.metadata.annotations.get_or_insert_default();
+    annotations.remove(REBOOT_AGAIN);
+    annotations.insert(DOWN_UNTIL.into(), until.to_string());
+    node
 }
 
 /// The Node after an upgrade of its machine: another version, and if the machine reboots, on its way down.
-pub fn upgraded(node: &Node, version: &str, down_until: Option<Timestamp>, now: Timestamp) -> Node {
+pub fn upgraded(node: &Node, upgraded: &Upgraded, now: Timestamp) -> Node {
     let mut node = node.clone();
+    let machine = Machine::of(&node);
     let status = node.status.get_or_insert_default();
-    status.node_info.get_or_insert_default().kubelet_version = version.into();
-    if let Some(moment) = down_until {
-        set_condition(status, READY, false, "KubeletNotReady", SHUTTING_DOWN, now);
-        node.metadata.annotations.get_or_insert_default().insert(DOWN_UNTIL.into(), moment.to_string());
+    let system = status.node_info.get_or_insert_default();
+    if machine.as_ref().is_none_or(|machine| !machine.keeps_version) {
+        if let Some(version) = &upgraded.kubelet_version {
+            system.kubelet_version.clone_from(version);
+            system.kube_proxy_version.clear();
+        }
+        if let Some(image) = &upgraded.os_image {
+            system.os_image.clone_from(image);
+        }
+    }
+    if let Some(moment) = upgraded.down_until {
+        if machine.is_none_or(|machine| !machine.silent) {
+            conditions::set(status, READY, false, "KubeletNotReady", SHUTTING_DOWN, now);
+        }
+        let until = if moment == Timestamp::MAX { NEVER.into() } else { moment.to_string() };
+        node.metadata.annotations.get_or_insert_default().insert(DOWN_UNTIL.into(), until);
     }
     node
 }
 
 const NO_PRESSURE: [(&str, &str, &str); 3] = [
     ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    (conditions::DISK_PRESSURE, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 ];
 
@@ -113,35 +167,12 @@ fn identify(system: &mut NodeSystemInfo, machine: &Machine, default_version: &st
     }
 }
 
-fn set_condition(status: &mut NodeStatus, kind: &str, is_true: bool, reason: &str, message: &str, now: Timestamp) {
-    let value = if is_true { "True" } else { "False" };
-    let conditions = status.conditions.get_or_insert_default();
-    let at = conditions.iter().position(|condition| condition.type_ == kind);
-    let before = at.and_then(|at| conditions.get(at));
-    if before.is_some_and(|before| before.status == value && before.reason.as_deref() == Some(reason)) {
-        return;
-    }
-    let since = before.filter(|before| before.status == value).and_then(|before| before.last_transition_time.clone());
-    let after = NodeCondition {
-        type_: kind.into(),
-        status: value.into(),
-        reason: Some(reason.into()),
-        message: Some(message.into()),
-        last_heartbeat_time: Some(stamp(now)),
-        last_transition_time: Some(since.unwrap_or_else(|| stamp(now))),
-    };
-    match at.and_then(|at| conditions.get_mut(at)) {
-        Some(condition) => *condition = after,
-        None => conditions.push(after),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::world::annotations::{KUBELET, SIMULATED};
+    use crate::world::annotations::{KEEPS_VERSION, KUBELET, SHUTDOWN, SILENT, SIMULATED};
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_767_268_800 + seconds).unwrap()
@@ -160,10 +191,15 @@ mod tests {
             let outcome = post_status(&node, "v1.33.5", now);
             match outcome.actions.into_iter().next() {
                 Some(Action::UpdateNode(next) | Action::NodeStatus(next)) => node = *next,
+                Some(Action::Note(_)) => {}
                 Some(other) => panic!("a kubelet posts its Node only, not {other:?}"),
                 None => return (node, outcome.wake),
             }
         }
+    }
+
+    fn to(version: &str, down_until: Option<Timestamp>) -> Upgraded {
+        Upgraded { kubelet_version: Some(version.into()), os_image: None, down_until }
     }
 
     fn ready(node: &Node) -> (String, String) {
@@ -216,7 +252,7 @@ mod tests {
     #[test]
     fn a_rebooting_machine_is_not_ready_and_comes_back_with_another_boot_id() {
         let (before, _) = settled(simulated("n1"), at(0));
-        let (down, wake) = settled(upgraded(&before, "v1.34.4", Some(at(30)), at(10)), at(10));
+        let (down, wake) = settled(upgraded(&before, &to("v1.34.4", Some(at(30))), at(10)), at(10));
 
         assert_eq!(ready(&down), ("False".into(), "node is shutting down".into()));
         assert_eq!(system(&down).kubelet_version, "v1.34.4");
@@ -228,5 +264,51 @@ mod tests {
         assert_ne!(system(&back).boot_id, system(&before).boot_id);
         assert_eq!(wake, None);
         assert_eq!(settled(back.clone(), at(31)).0, back, "it boots once");
+    }
+
+    #[test]
+    fn a_machine_may_never_come_back() {
+        let (before, _) = settled(simulated("n1"), at(0));
+        let (down, wake) = settled(upgraded(&before, &to("v1.34.4", Some(Timestamp::MAX)), at(10)), at(10));
+
+        assert_eq!(down.metadata.annotations.as_ref().unwrap()[DOWN_UNTIL], NEVER);
+        assert_eq!((ready(&down).0.as_str(), wake), ("False", None));
+    }
+
+    #[test]
+    fn a_machine_may_come_back_with_the_version_that_it_had() {
+        let mut stubborn = simulated("n1");
+        stubborn.metadata.annotations.as_mut().unwrap().insert(KEEPS_VERSION.into(), "true".into());
+        let (before, _) = settled(stubborn, at(0));
+
+        assert_eq!(system(&upgraded(&before, &to("v1.34.4", None), at(10))).kubelet_version, "v1.33.5");
+    }
+
+    #[test]
+    fn a_machine_may_reboot_twice() {
+        let mut nervous = simulated("n1");
+        nervous.metadata.annotations.as_mut().unwrap().insert(REBOOT_AGAIN.into(), "5s".into());
+        let (before, _) = settled(nervous, at(0));
+        let (down, _) = settled(upgraded(&before, &to("v1.34.4", Some(at(30))), at(10)), at(10));
+        let (back, wake) = settled(down, at(30));
+        assert_eq!((ready(&back).0.as_str(), wake), ("True", Some(at(35))));
+
+        let (down, wake) = settled(back.clone(), at(35));
+        assert_eq!((ready(&down).0.as_str(), wake), ("False", Some(at(65))));
+        let (again, wake) = settled(down, at(65));
+        assert_eq!((ready(&again).0.as_str(), wake), ("True", None));
+        assert_ne!(system(&again).boot_id, system(&back).boot_id);
+    }
+
+    #[test]
+    fn a_silent_machine_goes_without_a_word() {
+        let mut silent = simulated("n1");
+        silent.metadata.annotations.as_mut().unwrap().insert(SHUTDOWN.into(), SILENT.into());
+        let (before, _) = settled(silent, at(0));
+
+        let (down, wake) = settled(upgraded(&before, &to("v1.34.4", Some(at(30))), at(10)), at(10));
+
+        assert_eq!((ready(&down).0.as_str(), wake), ("True", Some(at(30))));
+        assert_ne!(system(&settled(down, at(30)).0).boot_id, system(&before).boot_id);
     }
 }

@@ -2,69 +2,34 @@
 
 use std::time::Duration;
 
-use drover_api::plan::labels;
 use drover_clock::later;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, HostIP, Pod, PodIP, PodSpec, PodStatus};
 
-use super::containers::{self, Course, Progress, Turn};
-use super::{KubeletOptions, Machine, digest};
-use crate::world::annotations::{self, DURATION, EXIT_CODE, Lasts, Script};
+use super::containers::{self, Course, Progress, Restarts, Turn};
+use super::stop::stop;
+use super::{KubeletOptions, Machine, digest, disk, upgrade};
+use crate::world::annotations::{self, DURATION, EXIT_CODE, LOG, Lasts, READY_AFTER, Script};
+use crate::world::events::Note;
 use crate::world::outcome::{Action, Outcome, sooner, stamp};
 use crate::world::pods;
-
-/// A pod with a container of this name and a version label upgrades its machine to that version, as those of Plans do.
-const UPGRADE_CONTAINER: &str = "upgrade";
-
-/// A stopping pod takes no longer than this, however much time it was given.
-const LONGEST_STOP: Duration = Duration::from_secs(1);
 
 /// What the kubelet does about a pod that is bound to its machine.
 pub fn run(pod: &Pod, machine: &Machine, options: &KubeletOptions, now: Timestamp) -> Outcome {
     if let Some(back) = machine.away_until(now) {
-        return Outcome::wait_until(back);
+        return Outcome { actions: Vec::new(), wake: Some(back).filter(|moment| *moment < Timestamp::MAX) };
     }
     if pods::is_leaving(pod) {
         return stop(pod, now);
     }
     let Some(spec) = pod.spec.as_ref().filter(|_| !pods::has_ended(pod)) else { return Outcome::nothing() };
     let status = pod.status.clone().unwrap_or_default();
-    let mut life = Life { pod, spec, machine, options, now, status, deeds: Vec::new(), logs: Vec::new() };
+    if machine.disk_pressure && status.start_time.is_none() && !disk::is_critical(spec) {
+        return Outcome::act(disk::turn_away(pod, now));
+    }
+    let mut life = Life { pod, spec, machine, options, now, status, deeds: Vec::new(), told: Vec::new() };
     let wake = life.go_on();
     life.into_outcome(wake)
-}
-
-/// Stops the containers and lets the pod go. One that something else still holds stays, ended.
-fn stop(pod: &Pod, now: Timestamp) -> Outcome {
-    let grace = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
-    let Some(deadline) = &pod.metadata.deletion_timestamp else { return Outcome::nothing() };
-    let told = deadline.0.checked_sub(SignedDuration::from_secs(grace)).unwrap_or(deadline.0);
-    let stopped = later(told, LONGEST_STOP.min(Duration::from_secs(u64::try_from(grace).unwrap_or(0))));
-    if now < stopped {
-        return Outcome::wait_until(stopped);
-    }
-    let mut actions = Vec::new();
-    if !pods::has_ended(pod) {
-        let mut status = pod.status.clone().unwrap_or_default();
-        for container in
-            [&mut status.init_container_statuses, &mut status.container_statuses].into_iter().flatten().flatten()
-        {
-            containers::stop(container, now);
-        }
-        status.phase = Some(pods::FAILED.into());
-        if let Some(spec) = &pod.spec {
-            refresh_conditions(&mut status, spec, now);
-        }
-        actions.push(Action::PodStatus(Box::new(Pod { status: Some(status), ..pod.clone() })));
-    }
-    if grace > 0 {
-        actions.push(Action::RemovePod {
-            namespace: pods::namespace(&pod.metadata).into(),
-            name: pods::name(&pod.metadata).into(),
-            uid: pods::uid(&pod.metadata).into(),
-        });
-    }
-    Outcome::act(actions)
 }
 
 struct Life<'a> {
@@ -76,7 +41,8 @@ struct Life<'a> {
     status: PodStatus,
     /// What the containers did to the cluster.
     deeds: Vec<Action>,
-    logs: Vec<Action>,
+    /// What is said of it: logs and events.
+    told: Vec<Action>,
 }
 
 impl Life<'_> {
@@ -93,7 +59,7 @@ impl Life<'_> {
             known(self.status.init_container_statuses.take(), self.spec.init_containers.iter().flatten());
         let mut stage = Progress::Succeeded;
         for (container, status) in self.spec.init_containers.iter().flatten().zip(&mut statuses) {
-            stage = self.step(container, status, self.script(container, self.options.init_duration), from);
+            stage = self.step(container, status, self.script(container, Lasts::For(self.options.init_duration)), from);
             if stage != Progress::Succeeded {
                 break;
             }
@@ -119,10 +85,9 @@ impl Life<'_> {
         let mut statuses = known(self.status.container_statuses.take(), self.spec.containers.iter());
         let (mut failed, mut goes_on, mut wake) = (false, false, None);
         for (container, status) in self.spec.containers.iter().zip(&mut statuses) {
-            let script = match self.restart_policy() {
-                "Always" => Script { lasts: Lasts::Forever, exit_code: 0 },
-                _ => self.script(container, self.options.job_duration),
-            };
+            let default =
+                if self.restart_policy() == "Always" { Lasts::Forever } else { Lasts::For(self.options.job_duration) };
+            let script = Script { ready_after: self.ready_after(container), ..self.script(container, default) };
             match self.step(container, status, script, from) {
                 Progress::Succeeded => {}
                 Progress::Failed => failed = true,
@@ -150,9 +115,17 @@ impl Life<'_> {
         script: Script,
         from: Timestamp,
     ) -> Progress {
-        let restarts = self.restart_policy() != "Never";
+        let restarts = match self.restart_policy() {
+            "Never" => Restarts::Never,
+            "Always" if !self.is_init(container) => Restarts::Always,
+            _ => Restarts::OnFailure,
+        };
+        let image = container.image.as_deref().unwrap_or_default();
+        let lacks_image =
+            self.machine.lacks(image) || annotations::is_missing(self.pod.metadata.annotations.as_ref(), image);
         let mut turns = Vec::new();
-        let progress = Course { pod: self.pod, script, restarts, from, now: self.now }.step(status, &mut turns);
+        let course = Course { pod: self.pod, script, restarts, lacks_image, from, now: self.now };
+        let progress = course.step(status, &mut turns);
         for turn in turns {
             self.tell(container, turn);
         }
@@ -202,24 +175,45 @@ impl Life<'_> {
         self.spec.restart_policy.as_deref().unwrap_or("Always")
     }
 
-    /// The machine's annotations win over the pod's, and both over the options.
-    fn script(&self, container: &Container, default: Duration) -> Script {
+    fn is_init(&self, container: &Container) -> bool {
+        self.spec.init_containers.iter().flatten().any(|init| init.name == container.name)
+    }
+
+    /// The machine's annotations win over the pod's where that does not run for ever, and both over the options.
+    fn script(&self, container: &Container, default: Lasts) -> Script {
         let said = self.pod.metadata.annotations.as_ref();
         let own = (
             annotations::lasts(said, DURATION, &container.name),
             annotations::exit_code(said, EXIT_CODE, &container.name),
         );
-        let is_init = self.spec.init_containers.iter().flatten().any(|init| init.name == container.name);
-        let machine = if is_init { (None, None) } else { (self.machine.lasts, self.machine.exit_code) };
+        let of_a_job = !self.is_init(container) && self.restart_policy() != "Always";
+        let machine = if of_a_job { (self.machine.lasts, self.machine.exit_code) } else { (None, None) };
+        // A service that is to end with an error and does not say when does so after a while.
+        let default = match (default, own.1) {
+            (Lasts::Forever, Some(code)) if code != 0 => Lasts::For(self.options.job_duration),
+            (default, _) => default,
+        };
         Script {
-            lasts: machine.0.or(own.0).unwrap_or(Lasts::For(default)),
+            lasts: machine.0.or(own.0).unwrap_or(default),
             exit_code: machine.1.or(own.1).unwrap_or(0),
+            ready_after: Lasts::For(Duration::ZERO),
         }
+    }
+
+    fn ready_after(&self, container: &Container) -> Lasts {
+        let said = annotations::lasts(self.pod.metadata.annotations.as_ref(), READY_AFTER, &container.name);
+        said.unwrap_or_else(|| {
+            let probe = container.readiness_probe.as_ref().and_then(|probe| probe.initial_delay_seconds);
+            Lasts::For(Duration::from_secs(probe.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0)))
+        })
     }
 
     fn tell(&mut self, container: &Container, turn: Turn) {
         let line = match turn {
-            Turn::Started => format!("{} started on {}", container.name, self.machine.name),
+            Turn::Started => {
+                let said = annotations::text(self.pod.metadata.annotations.as_ref(), LOG, &container.name);
+                said.map_or_else(|| format!("{} started on {}", container.name, self.machine.name), Into::into)
+            }
             Turn::Ended(0) => match cordoned(container) {
                 Some(node) => {
                     self.deeds.push(Action::Cordon { node: node.into() });
@@ -228,12 +222,19 @@ impl Life<'_> {
                 None => format!("{} finished", container.name),
             },
             Turn::Ended(code) => format!("{} failed with exit code {code}", container.name),
+            Turn::PullFailed(why) => return self.warn("Failed", why),
+            Turn::BackedOff(why) => return self.warn("BackOff", why),
         };
-        self.logs.push(Action::Log {
+        self.told.push(Action::Log {
             namespace: pods::namespace(&self.pod.metadata).into(),
             pod: pods::name(&self.pod.metadata).into(),
             lines: vec![line],
         });
+    }
+
+    fn warn(&mut self, reason: &'static str, sentence: String) {
+        let event = Note::warning(reason, sentence).by("kubelet").on(&self.machine.name).about(self.pod);
+        self.told.push(Action::Note(Box::new(event)));
     }
 
     /// The machine changes once the pod has succeeded, since a reboot would otherwise cut off its own report.
@@ -244,24 +245,12 @@ impl Life<'_> {
         let succeeded = self.status.phase.as_deref() == Some(pods::SUCCEEDED);
         let mut actions = self.deeds;
         actions.push(Action::PodStatus(Box::new(Pod { status: Some(self.status), ..self.pod.clone() })));
-        actions.extend(self.logs);
-        if let Some(version) = upgrades_to(self.pod).filter(|_| succeeded) {
-            let reboot = annotations::reboot(self.pod.metadata.annotations.as_ref());
-            let reboot = self.machine.reboot.or(reboot).or(self.options.reboot);
-            actions.push(Action::MachineUpgraded {
-                node: self.machine.name.clone(),
-                version: version.into(),
-                down_until: reboot.map(|time| later(stamp(self.now).0, time)),
-            });
+        actions.extend(self.told);
+        if let Some(upgraded) = upgrade::by(self.pod, self.machine, self.options, self.now).filter(|_| succeeded) {
+            actions.push(Action::MachineUpgraded { node: self.machine.name.clone(), upgraded });
         }
         Outcome { actions, wake }
     }
-}
-
-fn upgrades_to(pod: &Pod) -> Option<&str> {
-    let has_upgrade = pod.spec.as_ref()?.containers.iter().any(|container| container.name == UPGRADE_CONTAINER);
-    let version = pod.metadata.labels.as_ref()?.get(labels::VERSION)?;
-    has_upgrade.then_some(version.as_str())
 }
 
 /// The node that a container running `kubectl cordon NODE` cordons.
@@ -285,7 +274,7 @@ fn known<'a>(
 }
 
 /// The conditions follow from phase and containers, in the order in which a kubelet writes them.
-fn refresh_conditions(status: &mut PodStatus, spec: &PodSpec, now: Timestamp) {
+pub fn refresh_conditions(status: &mut PodStatus, spec: &PodSpec, now: Timestamp) {
     let phase = status.phase.clone().unwrap_or_default();
     let ended = match phase.as_str() {
         pods::SUCCEEDED => Some("PodCompleted"),

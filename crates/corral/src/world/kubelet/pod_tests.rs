@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 
+use super::upgrade::Upgraded;
 use super::{KubeletOptions, Machine, pod};
 use crate::world::annotations::{DOWN_UNTIL, KUBELET, SIMULATED};
 use crate::world::outcome::{Action, Outcome, stamp};
@@ -82,8 +83,35 @@ impl Run {
     }
 
     fn deeds(&self) -> Vec<&Action> {
-        self.actions.iter().filter(|act| !matches!(act, Action::Log { .. })).collect()
+        self.actions.iter().filter(|act| !matches!(act, Action::Log { .. } | Action::Note(_))).collect()
     }
+
+    fn events(&self) -> Vec<&str> {
+        self.actions
+            .iter()
+            .filter_map(|act| if let Action::Note(note) = act { Some(note.reason()) } else { None })
+            .collect()
+    }
+
+    /// Why its first container waits.
+    fn waits_for(&self) -> Option<String> {
+        let status = self.pod.status.as_ref()?.container_statuses.as_ref()?.first()?;
+        status.state.as_ref()?.waiting.as_ref()?.reason.clone()
+    }
+}
+
+fn machine_upgraded(version: &str, down_until: Option<Timestamp>) -> Action {
+    let upgraded = Upgraded { kubelet_version: Some(version.into()), os_image: None, down_until };
+    Action::MachineUpgraded { node: "n1".into(), upgraded }
+}
+
+/// A pod that runs for ever.
+fn service(annotations: Value) -> Pod {
+    let mut pod = upgrade_pod(annotations);
+    pod.metadata.labels = None;
+    let spec = pod.spec.as_mut().unwrap();
+    (spec.restart_policy, spec.init_containers) = (None, None);
+    pod
 }
 
 fn story(phases: &[(i64, &str)]) -> Vec<(i64, String)> {
@@ -95,13 +123,7 @@ fn an_upgrade_pod_cordons_runs_and_leaves_its_machine_upgraded() {
     let (run, phases) = Run::of(upgrade_pod(json!({})), machine(json!({}))).until_the_end();
 
     assert_eq!(phases, story(&[(0, "Pending"), (3, "Running"), (13, "Succeeded")]));
-    assert_eq!(
-        run.deeds(),
-        [
-            &Action::Cordon { node: "n1".into() },
-            &Action::MachineUpgraded { node: "n1".into(), version: "v1.34.4".into(), down_until: None },
-        ]
-    );
+    assert_eq!(run.deeds(), [&Action::Cordon { node: "n1".into() }, &machine_upgraded("v1.34.4", None),]);
     assert_eq!(run.logs(), ["cordon started on n1", "node/n1 cordoned", "upgrade started on n1", "upgrade finished",]);
 }
 
@@ -197,8 +219,7 @@ fn a_successful_upgrade_reboots_its_machine_where_that_is_asked_for() {
     let pod = upgrade_pod(json!({"corral.drover.dev/reboot": "20s"}));
     let (run, _) = Run::of(pod, machine(json!({}))).until_the_end();
 
-    let rebooted = Action::MachineUpgraded { node: "n1".into(), version: "v1.34.4".into(), down_until: Some(at(33)) };
-    assert_eq!(run.deeds().last(), Some(&&rebooted));
+    assert_eq!(run.deeds().last(), Some(&&machine_upgraded("v1.34.4", Some(at(33)))));
 }
 
 #[test]
@@ -264,4 +285,88 @@ fn the_kubelets_default_is_what_the_options_say() {
     let (_, phases) = run.until_the_end();
 
     assert_eq!(phases, story(&[(0, "Pending"), (0, "Running"), (60, "Succeeded")]));
+}
+
+#[test]
+fn a_pod_may_take_its_time_to_become_ready() {
+    let mut run = Run::of(service(json!({"corral.drover.dev/ready-after": "5s"})), machine(json!({})));
+    run.look(at(0));
+    assert_eq!(run.look(at(2)).wake, Some(at(7)));
+    assert!(!pods::is_ready(&run.pod) && pods::phase(&run.pod) == pods::RUNNING);
+
+    run.look(at(7));
+    assert!(pods::is_ready(&run.pod));
+}
+
+#[test]
+fn a_service_that_crashes_is_started_again_and_backs_off() {
+    let pod = service(json!({"corral.drover.dev/duration": "1s", "corral.drover.dev/exit-code": "2"}));
+    let mut run = Run::of(pod, machine(json!({})));
+    for second in [0, 2, 3, 4] {
+        run.look(at(second));
+    }
+
+    assert_eq!(run.waits_for().as_deref(), Some("CrashLoopBackOff"));
+    assert_eq!(run.events(), ["BackOff"]);
+    assert_eq!(pods::phase(&run.pod), pods::RUNNING);
+}
+
+#[test]
+fn an_image_that_cannot_be_pulled_is_tried_again_until_it_is_there() {
+    let lacking = machine(json!({"corral.drover.dev/missing-images": "rancher/k3s-upgrade:v1.34.4"}));
+    let mut run = Run::of(service(json!({})), lacking);
+    run.look(at(0));
+    assert_eq!(run.look(at(2)).wake, Some(at(4)));
+    assert_eq!(run.waits_for().as_deref(), Some("ErrImagePull"));
+    assert_eq!(run.look(at(4)).wake, Some(at(12)));
+    assert_eq!(run.waits_for().as_deref(), Some("ImagePullBackOff"));
+    assert_eq!(run.look(at(12)).wake, Some(at(14)));
+    assert_eq!(run.waits_for().as_deref(), Some("ErrImagePull"));
+    assert_eq!(run.look(at(14)).wake, Some(at(32)), "twice as long");
+    assert_eq!(run.events(), ["Failed", "BackOff", "Failed", "BackOff"]);
+
+    run.machine = machine(json!({}));
+    assert_eq!(run.look(at(20)).wake, Some(at(32)));
+    run.look(at(32));
+    assert!(pods::is_ready(&run.pod));
+}
+
+#[test]
+fn a_pod_has_its_hooks_and_its_time_before_it_is_killed() {
+    let ends = |annotations: Value, grace: i64| {
+        let mut run = Run::of(service(annotations), machine(json!({})));
+        run.look(at(0));
+        run.look(at(2));
+        run.pod.metadata.deletion_timestamp = Some(stamp(at(10 + grace)));
+        run.pod.metadata.deletion_grace_period_seconds = Some(grace);
+        let end = run.look(at(10)).wake.unwrap();
+        run.look(end);
+        let status = &run.pod.status.as_ref().unwrap().container_statuses.as_ref().unwrap()[0];
+        let code = status.state.as_ref().unwrap().terminated.as_ref().unwrap().exit_code;
+        (end.as_second() - at(10).as_second(), code)
+    };
+
+    assert_eq!(ends(json!({}), 30), (1, 143));
+    assert_eq!(
+        ends(json!({"corral.drover.dev/pre-stop": "5s", "corral.drover.dev/stop-duration": "10s"}), 30),
+        (15, 143)
+    );
+    assert_eq!(ends(json!({"corral.drover.dev/stop-duration": "never"}), 30), (30, 137));
+    assert_eq!(ends(json!({"corral.drover.dev/stop-duration": "1m"}), 20), (20, 137));
+}
+
+#[test]
+fn a_pod_that_says_which_version_and_system_it_leaves_needs_no_plan() {
+    let mut pod = upgrade_pod(json!({
+        "corral.drover.dev/kubelet-version": "v1.34.4+rke2r1", "corral.drover.dev/os-image": "Simulated Linux 2",
+    }));
+    pod.metadata.labels = None;
+    let (run, _) = Run::of(pod, machine(json!({}))).until_the_end();
+
+    let upgraded = Upgraded {
+        kubelet_version: Some("v1.34.4+rke2r1".into()),
+        os_image: Some("Simulated Linux 2".into()),
+        down_until: None,
+    };
+    assert_eq!(run.deeds().last(), Some(&&Action::MachineUpgraded { node: "n1".into(), upgraded }));
 }

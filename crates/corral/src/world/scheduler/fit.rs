@@ -1,21 +1,28 @@
 //! Whether one node suits one pod.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use drover_api::node::UNSCHEDULABLE_TAINT;
 use k8s_openapi::api::core::v1::{Node, NodeSelectorRequirement, NodeSelectorTerm, Taint, Toleration};
 
-use super::request::{Apart, Request};
+use super::amounts::Amounts;
+use super::request::Request;
+use super::surroundings::Surroundings;
+use crate::world::labels::Labels;
 use crate::world::lifecycle::NOT_READY;
 use crate::world::pods;
+
+const POD_COUNT: &str = "pods";
 
 /// What the scheduler knows of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     pub name: String,
-    pub labels: BTreeMap<String, String>,
+    pub labels: Labels,
     pub taints: Vec<Taint>,
     pub unschedulable: bool,
+    /// What its pods may use together; none for a node that does not say.
+    pub allocatable: Option<Amounts>,
+    /// What the pods there have requested.
+    pub used: Amounts,
     /// How many pods are at work there.
     pub pods: usize,
 }
@@ -28,95 +35,109 @@ impl Place {
         if !is_ready(node) {
             taints.push(Taint { key: NOT_READY.into(), effect: "NoSchedule".into(), ..Taint::default() });
         }
+        let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
         Place {
             name: pods::name(&node.metadata).into(),
             labels: node.metadata.labels.clone().unwrap_or_default(),
             taints,
             unschedulable: spec.unschedulable == Some(true),
+            allocatable: allocatable.map(|amounts| Amounts::from_quantities(Some(amounts))),
+            used: Amounts::default(),
             pods: 0,
         }
     }
 }
 
-/// Where a pod may not go because of the pods that are there.
-#[derive(Debug, Default)]
-pub struct Blocked {
-    /// By the terms of the pod itself: topology key and value.
-    by_own: BTreeSet<(String, String)>,
-    by_others: BTreeSet<(String, String)>,
-}
-
-impl Blocked {
-    /// Takes account of a pod that is already in a place.
-    pub fn add_neighbour(
-        &mut self,
-        request: &Request,
-        namespace: &str,
-        labels: &BTreeMap<String, String>,
-        apart: &[Apart],
-        place: &Place,
-    ) {
-        let at = |term: &Apart| Some((term.topology.clone(), place.labels.get(&term.topology)?.clone()));
-        self.by_own.extend(request.apart.iter().filter(|term| term.covers(namespace, labels)).filter_map(at));
-        let others = apart.iter().filter(|term| term.covers(&request.namespace, &request.labels));
-        self.by_others.extend(others.filter_map(at));
-    }
-
-    fn contains(blocked: &BTreeSet<(String, String)>, place: &Place) -> bool {
-        blocked.iter().any(|(topology, value)| place.labels.get(topology) == Some(value))
-    }
-}
-
 /// Why a node does not suit.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Obstacle {
     Unschedulable,
     Taint,
+    NodeAffinity,
+    /// What there is too little of, and whether an empty node of this kind would have enough.
+    Resources {
+        short: Vec<String>,
+        hopeless: bool,
+    },
+    SpreadLabel,
+    Spread,
     Affinity,
     OthersAntiAffinity,
     AntiAffinity,
 }
 
 impl Obstacle {
-    pub fn sentence(self) -> &'static str {
-        match self {
+    pub fn sentences(&self) -> Vec<String> {
+        let sentence = match self {
+            Obstacle::Resources { short, .. } => return short.clone(),
             Obstacle::Unschedulable => "node(s) were unschedulable",
             Obstacle::Taint => "node(s) had untolerated taint(s)",
-            Obstacle::Affinity => "node(s) didn't match Pod's node affinity/selector",
+            Obstacle::NodeAffinity => "node(s) didn't match Pod's node affinity/selector",
+            Obstacle::SpreadLabel => "node(s) didn't match pod topology spread constraints (missing required label)",
+            Obstacle::Spread => "node(s) didn't match pod topology spread constraints",
+            Obstacle::Affinity => "node(s) didn't match pod affinity rules",
             Obstacle::OthersAntiAffinity => "node(s) didn't satisfy existing pods anti-affinity rules",
             Obstacle::AntiAffinity => "node(s) didn't match pod anti-affinity rules",
+        };
+        vec![sentence.into()]
+    }
+
+    pub fn would_yield_to_preemption(&self) -> bool {
+        match self {
+            Obstacle::Resources { hopeless, .. } => !hopeless,
+            other => matches!(other, Obstacle::Spread | Obstacle::OthersAntiAffinity | Obstacle::AntiAffinity),
         }
     }
-
-    pub fn would_yield_to_preemption(self) -> bool {
-        matches!(self, Obstacle::OthersAntiAffinity | Obstacle::AntiAffinity)
-    }
 }
 
-/// The first filter that refuses decides, as in the original.
-pub fn fit(request: &Request, place: &Place, blocked: &Blocked) -> Result<(), Obstacle> {
-    if place.unschedulable && !tolerates_cordon(request) {
+/// What the node itself says to a pod. The first filter that refuses decides, as in the original.
+pub fn fit(request: &Request, place: &Place) -> Result<(), Obstacle> {
+    if place.unschedulable && !tolerates_cordon(&request.tolerations) {
         return Err(Obstacle::Unschedulable);
     }
-    if place.taints.iter().any(|taint| keeps_out(taint) && !is_tolerated(request, taint)) {
+    if place.taints.iter().any(|taint| keeps_out(taint) && !is_tolerated(&request.tolerations, taint)) {
         return Err(Obstacle::Taint);
     }
-    let selected = request.node_selector.iter().all(|(key, value)| place.labels.get(key) == Some(value));
-    let wanted = request.node_terms.as_ref().is_none_or(|terms| terms.iter().any(|term| matches_term(term, place)));
-    if !selected || !wanted {
-        return Err(Obstacle::Affinity);
+    if !is_wanted(request, place) {
+        return Err(Obstacle::NodeAffinity);
     }
-    if Blocked::contains(&blocked.by_own, place) {
-        return Err(Obstacle::AntiAffinity);
-    }
-    if Blocked::contains(&blocked.by_others, place) {
-        return Err(Obstacle::OthersAntiAffinity);
-    }
-    Ok(())
+    has_room(request, place)
 }
 
-fn tolerates_cordon(request: &Request) -> bool {
-    is_tolerated(request, &Taint { key: UNSCHEDULABLE_TAINT.into(), effect: "NoSchedule".into(), ..Taint::default() })
+/// And what the pods around say, which takes longer to find out.
+pub fn fit_in(request: &Request, place: &Place, surroundings: &Surroundings) -> Result<(), Obstacle> {
+    fit(request, place)?;
+    surroundings.admit(place)
+}
+
+/// Whether a pod's selector and node affinity name this node.
+pub fn is_wanted(request: &Request, place: &Place) -> bool {
+    let selected = request.node_selector.iter().all(|(key, value)| place.labels.get(key) == Some(value));
+    selected && request.node_terms.as_ref().is_none_or(|terms| terms.iter().any(|term| matches_term(term, place)))
+}
+
+fn has_room(request: &Request, place: &Place) -> Result<(), Obstacle> {
+    let Some(allocatable) = &place.allocatable else { return Ok(()) };
+    let mut short = Vec::new();
+    let mut hopeless = false;
+    if i64::try_from(place.pods).unwrap_or(i64::MAX) >= allocatable.get(POD_COUNT) {
+        short.push("Too many pods".to_string());
+    }
+    for (name, needed) in request.needs.iter() {
+        let all = allocatable.get(name);
+        if needed > all.saturating_sub(place.used.get(name)) {
+            short.push(format!("Insufficient {name}"));
+            hopeless |= needed > all;
+        }
+    }
+    if short.is_empty() { Ok(()) } else { Err(Obstacle::Resources { short, hopeless }) }
+}
+
+fn tolerates_cordon(tolerations: &[Toleration]) -> bool {
+    is_tolerated(
+        tolerations,
+        &Taint { key: UNSCHEDULABLE_TAINT.into(), effect: "NoSchedule".into(), ..Taint::default() },
+    )
 }
 
 fn is_ready(node: &Node) -> bool {
@@ -124,15 +145,15 @@ fn is_ready(node: &Node) -> bool {
     conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-fn keeps_out(taint: &Taint) -> bool {
+pub fn keeps_out(taint: &Taint) -> bool {
     matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute")
 }
 
-fn is_tolerated(request: &Request, taint: &Taint) -> bool {
-    request.tolerations.iter().any(|toleration| tolerates(toleration, taint))
+pub fn is_tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
+    tolerations.iter().any(|toleration| tolerates(toleration, taint))
 }
 
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+pub fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let same = |said: Option<&str>, value: &str| said.is_none_or(|said| said.is_empty() || said == value);
     if !same(toleration.effect.as_deref(), &taint.effect) || !same(toleration.key.as_deref(), &taint.key) {
         return false;

@@ -1,0 +1,74 @@
+//! What a pod that has succeeded leaves on its machine: another version, another system, a reboot.
+
+use drover_api::plan::{jobs::variables, labels};
+use drover_clock::later;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+use super::{KubeletOptions, Machine};
+use crate::world::annotations::{self, KUBELET_VERSION, Lasts, OS_IMAGE, REBOOT};
+use crate::world::outcome::stamp;
+
+/// A pod with a container of this name and a version label upgrades its machine, as those of Plans do.
+const UPGRADE_CONTAINER: &str = "upgrade";
+
+/// How distributions mark their builds of a version. A tag or a label cannot hold the `+` that comes before the mark.
+const BUILD_MARKS: [&str; 2] = ["k3s", "rke2r"];
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upgraded {
+    pub kubelet_version: Option<String>,
+    pub os_image: Option<String>,
+    /// Until when the machine is away; the last moment that there is if it does not come back.
+    pub down_until: Option<Timestamp>,
+}
+
+/// None for a pod that is no upgrade.
+pub fn by(pod: &Pod, machine: &Machine, options: &KubeletOptions, now: Timestamp) -> Option<Upgraded> {
+    let said = pod.metadata.annotations.as_ref();
+    let text = |key: &str| said.and_then(|all| all.get(key)).cloned();
+    let kubelet_version = text(KUBELET_VERSION).or_else(|| plan_version(pod).map(in_full));
+    let os_image = text(OS_IMAGE);
+    if kubelet_version.is_none() && os_image.is_none() {
+        return None;
+    }
+    let reboot = machine.reboot.or(annotations::lasts_for_all(said, REBOOT)).or(options.reboot.map(Lasts::For));
+    let down_until = reboot.map(|lasts| match lasts {
+        Lasts::For(time) => later(stamp(now).0, time),
+        Lasts::Forever => Timestamp::MAX,
+    });
+    Some(Upgraded { kubelet_version, os_image, down_until })
+}
+
+/// The version that the Plan of this pod is about.
+fn plan_version(pod: &Pod) -> Option<&str> {
+    let upgrade = pod.spec.as_ref()?.containers.iter().find(|container| container.name == UPGRADE_CONTAINER)?;
+    let label = pod.metadata.labels.as_ref()?.get(labels::VERSION)?;
+    Some(variable(upgrade, variables::PLAN_LATEST_VERSION).unwrap_or(label))
+}
+
+fn variable<'a>(container: &'a Container, name: &str) -> Option<&'a str> {
+    let found = container.env.iter().flatten().find(|variable| variable.name == name)?;
+    found.value.as_deref().filter(|value| !value.is_empty())
+}
+
+/// `v1.34.1-k3s1` as the kubelet of that build says it: `v1.34.1+k3s1`.
+fn in_full(version: &str) -> String {
+    match version.rsplit_once('-') {
+        Some((base, build)) if BUILD_MARKS.iter().any(|mark| build.starts_with(mark)) => format!("{base}+{build}"),
+        _ => version.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_written_as_the_kubelet_of_that_build_does() {
+        assert_eq!(in_full("v1.34.1-k3s1"), "v1.34.1+k3s1");
+        assert_eq!(in_full("v1.34.1-rc1-rke2r1"), "v1.34.1-rc1+rke2r1");
+        assert_eq!(in_full("v1.34.1+k3s1"), "v1.34.1+k3s1");
+        assert_eq!(in_full("v1.35.0-rc.1"), "v1.35.0-rc.1");
+    }
+}
