@@ -14,6 +14,7 @@ use super::{
     schema::Schema,
     status::{Answer, FieldError},
     store::{Cause, Store, Stored, key_parts},
+    table::Column,
     verbs::{
         Target,
         delete::{DeleteOptions, Propagation, delete},
@@ -215,11 +216,12 @@ fn note_stored_version(object: &mut Object) {
 /// One version of a custom kind.
 struct Version {
     schema: Schema,
+    columns: Vec<Column>,
 }
 
 impl Version {
     fn new(declared: &Value) -> Self {
-        Version { schema: Schema::parse(&declared["schema"]["openAPIV3Schema"]) }
+        Version { schema: Schema::parse(&declared["schema"]["openAPIV3Schema"]), columns: Column::all(declared) }
     }
 }
 
@@ -260,6 +262,10 @@ impl Rules for CustomRules {
             Some(status) => new.insert("status".into(), status),
             None => new.remove("status"),
         };
+    }
+
+    fn columns(&self, version: &str) -> Option<&[Column]> {
+        self.versions.get(version).map(|version| version.columns.as_slice())
     }
 
     fn validate(&self, version: &str, object: &Object, errors: &mut Vec<FieldError>) {

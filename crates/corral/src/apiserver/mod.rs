@@ -8,7 +8,7 @@
 //! is understood in `request` and answered in `requests`; a write goes its way in `write`, which takes the steps of one
 //! of the `verbs` on the `store`, by the rules that its kind has in `builtin` or by its `schema`.
 //!
-//! It speaks JSON and YAML, not protobuf. Server-side apply, tables, schemas in OpenAPI, CEL and conversion
+//! It speaks JSON and YAML, not protobuf. Server-side apply, schemas in OpenAPI, CEL and conversion
 //! webhooks are not there; what needs one of them is told so, or gets plain JSON where that is an answer, too.
 
 use std::{sync::Arc, time::Duration};
@@ -46,10 +46,13 @@ mod selectors;
 mod service;
 mod status;
 mod store;
+mod table;
 mod verbs;
+mod view;
 mod warnings;
 mod watch;
 mod write;
+mod zero;
 
 use self::{
     admission::{Admission, Nobody},

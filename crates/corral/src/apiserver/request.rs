@@ -5,7 +5,10 @@ use std::{borrow::Cow, str::FromStr};
 use http::{HeaderMap, Method, Uri, header};
 use percent_encoding::percent_decode_str;
 
-use super::status::{Answer, bad_request, method_not_allowed, not_acceptable};
+use super::{
+    status::{Answer, bad_request, method_not_allowed},
+    view::About,
+};
 
 /// Where a request goes.
 #[derive(Debug, PartialEq)]
@@ -127,6 +130,17 @@ impl Wish {
     }
 }
 
+impl Wish {
+    /// What the answer to it holds.
+    pub fn about(self) -> About {
+        match self {
+            Wish::List | Wish::DeleteCollection => About::List,
+            Wish::Watch => About::Watch,
+            _ => About::Object,
+        }
+    }
+}
+
 /// What stands after the question mark.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Query {
@@ -150,6 +164,7 @@ pub(crate) struct Query {
     pub follow: bool,
     pub tail_lines: Option<usize>,
     pub limit_bytes: Option<usize>,
+    pub include_object: String,
 }
 
 impl Query {
@@ -177,6 +192,7 @@ impl Query {
                 "follow" => query.follow = truth(&value),
                 "tailLines" => query.tail_lines = number(&value)?,
                 "limitBytes" => query.limit_bytes = number(&value)?,
+                "includeObject" => query.include_object = value.into_owned(),
                 // The original ignores what it does not know, too.
                 _ => {}
             }
@@ -197,25 +213,6 @@ fn number<N: FromStr>(value: &str) -> Answer<Option<N>> {
             .map(Some)
             .map_err(|_| bad_request(format!("strconv.ParseInt: parsing {value:?}: invalid syntax"))),
     }
-}
-
-/// What this server can answer in.
-const ACCEPTED: &str = "application/json";
-
-/// Refuses a request whose answer would have to be in another form than JSON.
-pub(crate) fn check_accept(headers: &HeaderMap) -> Answer<()> {
-    let Some(accept) = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()) else { return Ok(()) };
-    let mut choices = accept.split(',').map(str::trim).filter(|choice| !choice.is_empty()).peekable();
-    if choices.peek().is_none() {
-        return Ok(());
-    }
-    let acceptable = |choice: &str| {
-        let mut parts = choice.split(';').map(str::trim);
-        let json = matches!(parts.next(), Some("application/json" | "application/*" | "*/*"));
-        // A table or another view of the object is not offered; clients name the plain form behind it.
-        json && !parts.any(|part| part.starts_with("as="))
-    };
-    if choices.any(acceptable) { Ok(()) } else { Err(not_acceptable(ACCEPTED)) }
 }
 
 /// The media type of the body, without parameters.
@@ -252,18 +249,5 @@ mod tests {
         assert_eq!(objects("/api/v1/namespaces/shop").name, "shop");
         assert_eq!(objects("/api/v1/namespaces/shop/status").subresource, "status");
         assert_eq!(objects("/api/v1/namespaces/shop/pods").namespace, "shop");
-    }
-
-    #[test]
-    fn a_table_is_answered_with_json_only_if_json_is_offered_behind_it() {
-        let accept = |value: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::ACCEPT, value.parse().unwrap());
-            check_accept(&headers).is_ok()
-        };
-        assert!(accept("application/json;as=Table;v=v1;g=meta.k8s.io,application/json"));
-        assert!(accept("*/*"));
-        assert!(!accept("application/json;as=Table;v=v1;g=meta.k8s.io"));
-        assert!(!accept("application/vnd.kubernetes.protobuf"));
     }
 }

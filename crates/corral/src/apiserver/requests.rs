@@ -15,16 +15,17 @@ use super::{
     pod_log::{LogStream, tail},
     request::{Path, Query, Wish, content_type},
     selectors::Selectors,
-    service::{ApiBody, json as json_response, json_value, page_not_found, respond},
+    service::{ApiBody, json_value, page_not_found, respond},
     status::{self, Answer, bad_request, method_not_allowed, no_such_resource, not_found, unsupported_media_type},
     store::{Cause, Store, Stored, Verb, key_parts},
     verbs::{
         Target,
         delete::DeleteOptions,
         patch::Patch,
-        read::{ListOptions, Page, Selection, get, list, list_json},
+        read::{ListOptions, Page, Selection, get, list, list_json, list_metadata},
         update::Part,
     },
+    view::View,
     warnings::Warnings,
     watch::{Watch, WatchOptions},
     write::{self, Intent, Outcome, Write},
@@ -34,6 +35,8 @@ const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
+/// Parts of objects that answer in a form of their own.
+const STREAMS: [&str; 5] = ["log", "exec", "attach", "portforward", "proxy"];
 
 /// One request about objects.
 struct Ask<'a> {
@@ -45,6 +48,7 @@ struct Ask<'a> {
     body: &'a Bytes,
     warnings: &'a Warnings,
     target: Target,
+    view: View,
 }
 
 pub(super) async fn answer(
@@ -60,7 +64,11 @@ pub(super) async fn answer(
         return Ok(page_not_found());
     };
     let wish = Wish::of(&head.method, path, query)?;
-    let ask = Ask { server, actor, head, path, query, body, warnings, target };
+    let view = match STREAMS.contains(&path.subresource.as_str()) {
+        true => View::default(),
+        false => View::negotiate(&head.headers, query, &target.resource, wish.about())?,
+    };
+    let ask = Ask { server, actor, head, path, query, body, warnings, target, view };
     match path.subresource.as_str() {
         "" => ask.main(wish).await,
         "status" if ask.target.resource.status => ask.status(wish).await,
@@ -133,7 +141,7 @@ impl Ask<'_> {
                 let options = WriteOptions::read(self.query, "CreateOptions", false)?;
                 let object = self.known_object(&options)?;
                 let outcome = self.write(Verb::Create, &options, Intent::Create(object)).await?;
-                Ok(self.outcome(&outcome))
+                self.outcome(&outcome)
             }
             Wish::Update => self.update(Part::Main).await,
             Wish::Patch => self.patch(Part::Main).await,
@@ -153,14 +161,14 @@ impl Ask<'_> {
 
     fn get(&self) -> Answer<Response<ApiBody>> {
         let stored = self.server.store().with(|store| get(store, &self.target, &self.query.resource_version))?;
-        Ok(self.shown(StatusCode::OK, &stored))
+        self.shown(StatusCode::OK, &stored)
     }
 
     async fn update(&self, part: Part) -> Answer<Response<ApiBody>> {
         let options = WriteOptions::read(self.query, "UpdateOptions", false)?;
         let object = self.known_object(&options)?;
         let outcome = self.write(Verb::Update, &options, Intent::Update(part, object)).await?;
-        Ok(self.outcome(&outcome))
+        self.outcome(&outcome)
     }
 
     async fn patch(&self, part: Part) -> Answer<Response<ApiBody>> {
@@ -177,7 +185,7 @@ impl Ask<'_> {
             _ => return Err(status::unknown_patch()),
         };
         let outcome = self.write(Verb::Patch, &options, Intent::Patch(part, patch)).await?;
-        Ok(self.outcome(&outcome))
+        self.outcome(&outcome)
     }
 
     fn read_patch<T: DeserializeOwned>(&self) -> Answer<T> {
@@ -187,7 +195,7 @@ impl Ask<'_> {
     async fn delete(&self) -> Answer<Response<ApiBody>> {
         let (options, deletion) = self.delete_options()?;
         let outcome = self.write(Verb::Delete, &options, Intent::Delete(deletion)).await?;
-        Ok(self.outcome(&outcome))
+        self.outcome(&outcome)
     }
 
     /// Deletes each object that is selected, and answers with all of them as they were.
@@ -214,7 +222,7 @@ impl Ask<'_> {
         }
         let revision = self.server.store().with(|store| store.revision);
         let items = chosen.into_iter().map(|(_, stored)| stored).collect();
-        Ok(self.page(&Page { revision, items, token: String::new(), remaining: None }))
+        self.page(&Page { revision, items, token: String::new(), remaining: None })
     }
 
     /// The options of a delete, from its body or, without one, from the URL.
@@ -251,11 +259,17 @@ impl Ask<'_> {
         };
         let selection = self.selection()?;
         let page = self.server.store().with(|store| list(store, &self.target, &selection, &options))?;
-        Ok(self.page(&page))
+        self.page(&page)
     }
 
-    fn page(&self, page: &Page) -> Response<ApiBody> {
-        json_response(StatusCode::OK, list_json(&self.target, page))
+    fn page(&self, page: &Page) -> Answer<Response<ApiBody>> {
+        if self.view.is_whole() {
+            return self.respond(StatusCode::OK, list_json(&self.target, page));
+        }
+        let metadata = list_metadata(&self.target, page);
+        let objects = page.items.iter().filter_map(|stored| serde_json::from_slice(&self.json(stored)).ok());
+        let list = self.view.list(&self.target, metadata, objects, self.server.clock().now());
+        self.respond(StatusCode::OK, Bytes::from(format!("{list}\n")))
     }
 
     fn watch(&self) -> Answer<Response<ApiBody>> {
@@ -266,7 +280,8 @@ impl Ask<'_> {
             timeout: self.query.timeout_seconds.map(Duration::from_secs),
             send_initial_events: self.query.send_initial_events,
         };
-        let watch = Watch::open(self.server.store(), self.server.clock(), self.actor, &self.target, options)?;
+        let (store, clock) = (self.server.store(), self.server.clock());
+        let watch = Watch::open(store, clock, self.actor, &self.target, &self.view, options)?;
         Ok(respond(StatusCode::OK, "application/json", ApiBody::watch(watch)))
     }
 
@@ -323,23 +338,35 @@ impl Ask<'_> {
         }
         let options = WriteOptions::read(self.query, "UpdateOptions", false)?;
         let outcome = self.write(Verb::Update, &options, Intent::Finalize(self.object()?)).await?;
-        Ok(self.outcome(&outcome))
+        self.outcome(&outcome)
     }
 
-    fn outcome(&self, outcome: &Outcome) -> Response<ApiBody> {
+    fn outcome(&self, outcome: &Outcome) -> Answer<Response<ApiBody>> {
         match outcome {
             Outcome::Created(stored) => self.shown(StatusCode::CREATED, stored),
             Outcome::Gone(stored) if !self.target.resource.returns_deleted => {
                 let uid = stored.object().map(|object| object.uid().to_string()).unwrap_or_default();
-                json_value(StatusCode::OK, &status::deleted(&self.target.resource.id, &self.target.name, &uid))
+                let success = status::deleted(&self.target.resource.id, &self.target.name, &uid);
+                self.respond(StatusCode::OK, Bytes::from(format!("{success}\n")))
             }
             Outcome::Changed(stored) | Outcome::Gone(stored) => self.shown(StatusCode::OK, stored),
-            Outcome::Done => created(),
+            Outcome::Done => Ok(created()),
         }
     }
 
-    fn shown(&self, code: StatusCode, stored: &Stored) -> Response<ApiBody> {
-        json_response(code, self.json(stored))
+    fn shown(&self, code: StatusCode, stored: &Stored) -> Answer<Response<ApiBody>> {
+        let json = self.json(stored);
+        if self.view.is_whole() {
+            return self.respond(code, json);
+        }
+        let object = serde_json::from_slice(&json).unwrap_or_default();
+        let shown = self.view.object(&self.target, object, self.server.clock().now(), true);
+        self.respond(code, Bytes::from(format!("{shown}\n")))
+    }
+
+    fn respond(&self, code: StatusCode, body: Bytes) -> Answer<Response<ApiBody>> {
+        let (content_type, body) = self.view.encode(body)?;
+        Ok(respond(code, content_type, ApiBody::once(body)))
     }
 
     /// The object in the version that was asked for.

@@ -10,6 +10,7 @@ use super::{
     packed::Packed,
     schema::shape::{METADATA, Shape},
     status::FieldError,
+    table::Column,
 };
 
 /// A resource by its group, its plural as in URLs, and its kind as in objects.
@@ -180,6 +181,11 @@ pub(crate) trait Rules: Send + Sync {
         };
         let values: Vec<_> = self.selectable().iter().map(value).collect();
         Packed::from_values(values.iter().map(String::as_str))
+    }
+
+    /// The columns that a custom kind is shown in.
+    fn columns(&self, _version: &str) -> Option<&[Column]> {
+        None
     }
 
     /// How many seconds an object has to end by itself before it may be removed, given what was asked for. None for

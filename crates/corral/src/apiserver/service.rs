@@ -19,9 +19,10 @@ use serde_json::Value;
 use super::{
     ApiServer, discovery,
     pod_log::LogStream,
-    request::{Query, Route, check_accept},
+    request::{Query, Route},
     requests,
     status::{bad_request, internal, method_not_allowed, to_json, too_large_entity},
+    view::check_accepts_json,
     warnings::Warnings,
     watch::Watch,
 };
@@ -62,17 +63,17 @@ impl ApiService {
         if matches!(route, Route::Healthy) {
             return Ok(respond(StatusCode::OK, "text/plain; charset=utf-8", ApiBody::from("ok")));
         }
-        check_accept(&head.headers)?;
         match route {
             Route::Objects(path) => {
                 let query = Query::parse(&head.uri)?;
                 requests::answer(&self.server, &self.actor, head, &path, &query, body, warnings).await
             }
             _ if head.method != Method::GET => Err(method_not_allowed()),
-            other => match discovery::answer(&self.server, &other)? {
-                Some(body) => Ok(json(StatusCode::OK, body)),
-                None => Ok(page_not_found()),
-            },
+            other => {
+                check_accepts_json(&head.headers)?;
+                let found = discovery::answer(&self.server, &other)?;
+                Ok(found.map_or_else(page_not_found, |body| json(StatusCode::OK, body)))
+            }
         }
     }
 }

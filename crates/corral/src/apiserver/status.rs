@@ -181,6 +181,15 @@ pub(crate) fn not_acceptable(accepted: &str) -> Box<Status> {
     failure(406, reason::NOT_ACCEPTABLE, message).with_details(none()).boxed()
 }
 
+/// A form of the answer that the server knows of and does not give here.
+pub(crate) fn not_acceptable_as(message: &str) -> Box<Status> {
+    failure(406, reason::NOT_ACCEPTABLE, message.into()).boxed()
+}
+
+pub(crate) fn media_types_accepted(accepted: &str) -> Box<Status> {
+    not_acceptable_as(&format!("only the following media types are accepted: {accepted}"))
+}
+
 pub(crate) fn unsupported_media_type(message: impl Into<String>) -> Box<Status> {
     failure(415, reason::UNSUPPORTED_MEDIA_TYPE, message.into()).boxed()
 }

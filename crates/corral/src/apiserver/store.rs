@@ -162,6 +162,14 @@ fn head(api_version: &str, kind: &str) -> String {
 const CLOSING: &[u8] = b"}\n";
 
 impl EventKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            EventKind::Added => "ADDED",
+            EventKind::Modified => "MODIFIED",
+            EventKind::Deleted => "DELETED",
+        }
+    }
+
     pub fn opening(self) -> &'static [u8] {
         match self {
             EventKind::Added => b"{\"type\":\"ADDED\",\"object\":",

@@ -10,12 +10,12 @@ use std::{
 
 use bytes::Bytes;
 use drover_clock::Clock;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     log::{Event, EventKind, Place},
-    object::Meta,
-    resources::{Resource, ResourceId},
+    object::{Meta, Object},
+    resources::ResourceId,
     selectors::Selectors,
     status::{Answer, to_json, unexplained},
     store::{Locked, Store, Stored, key_parts},
@@ -23,6 +23,8 @@ use super::{
         Target,
         read::{bounds, read_version},
     },
+    view::View,
+    zero,
 };
 
 /// How often a watch that asked for bookmarks is told how far it is.
@@ -48,10 +50,12 @@ pub(crate) struct Watch {
     id: u64,
     /// Whether the log knows this watch.
     entered: bool,
-    resource: Arc<Resource>,
+    target: Target,
+    view: View,
+    /// Whether a table was sent: only the first one tells its columns.
+    is_headed: bool,
     /// The apiVersion to show, if it is not the stored one.
     shown_as: Option<String>,
-    namespace: String,
     selectors: Selectors,
     place: Place,
     /// Up to here everything has been sent.
@@ -68,6 +72,7 @@ impl Watch {
         clock: Clock,
         actor: &Arc<str>,
         target: &Target,
+        view: &View,
         options: WatchOptions,
     ) -> Answer<Watch> {
         let timer = |time: Duration| -> Timer { Box::pin(async move { clock.sleep(time).await }) };
@@ -80,9 +85,10 @@ impl Watch {
                 clock,
                 id,
                 entered: false,
-                resource: target.resource.clone(),
+                target: target.clone(),
+                view: view.clone(),
+                is_headed: false,
                 shown_as,
-                namespace: target.namespace.clone(),
                 selectors: options.selectors,
                 place: locked.of(&target.resource.id)?.log.end(),
                 seen: 0,
@@ -102,9 +108,9 @@ impl Watch {
     fn start(&mut self, store: &Store, version: &str, initial_events: bool) -> Answer<()> {
         // The original passes this one on as it is.
         let asked = read_version(version).map_err(|why| unexplained(&why))?;
-        let collection = store.of(&self.resource.id)?;
+        let collection = store.of(&self.target.resource.id)?;
         if asked == 0 || initial_events {
-            let (start, end) = bounds(&self.namespace);
+            let (start, end) = bounds(&self.target.namespace);
             let objects = collection.objects.range::<str, _>((start.as_bound(), end.as_bound()));
             for (key, stored) in objects {
                 if self.selectors.matches(key, stored) {
@@ -129,10 +135,16 @@ impl Watch {
     }
 
     fn send(&mut self, kind: EventKind, stored: &Stored) {
+        if !self.view.is_whole() {
+            if let Ok(object) = stored.object() {
+                self.send_object(kind.name(), object);
+            }
+            return;
+        }
         match &self.shown_as {
             None => stored.announce(kind, &mut self.ready),
             Some(api_version) => {
-                let json = stored.json_as(api_version, &self.resource.id.kind);
+                let json = stored.json_as(api_version, &self.target.resource.id.kind);
                 self.ready.extend([Bytes::from_static(kind.opening()), json, Bytes::from_static(b"}\n")]);
             }
         }
@@ -142,29 +154,39 @@ impl Watch {
     fn send_out_of_sight(&mut self, event: &Event) {
         let Some(Ok(mut object)) = event.before.as_ref().map(|before| before.object()) else { return };
         object.set_meta("resourceVersion", event.after.revision.to_string());
+        self.send_object("DELETED", object);
+    }
+
+    /// An object that has no bytes of its own, or is not shown as it is stored.
+    fn send_object(&mut self, kind: &str, mut object: Object) {
         if let Some(api_version) = &self.shown_as {
             object.insert("apiVersion".into(), json!(api_version));
         }
-        let line = json!({ "type": "DELETED", "object": object });
+        let now = self.clock.now();
+        let object = self.view.object(&self.target, Value::Object(object), now, !self.is_headed);
+        self.is_headed = true;
+        let line = json!({ "type": kind, "object": object });
         self.ready.push_back(Bytes::from(format!("{line}\n")));
     }
 
     fn send_bookmark(&mut self, revision: u64, ends_initial_events: bool) {
-        let api_version = self.shown_as.clone().unwrap_or_else(|| self.resource.stored_api_version());
-        let mut metadata = json!({ "resourceVersion": revision.to_string() });
+        let resource = &self.target.resource;
+        // Otherwise an object without content: of a built-in kind that is more than nothing.
+        let mut object = zero::object(&resource.id, &self.target.version);
+        object.insert("kind".into(), json!(resource.id.kind));
+        object.insert("apiVersion".into(), json!(resource.stored_api_version()));
+        object.set_meta("resourceVersion", revision.to_string());
         if ends_initial_events {
-            metadata["annotations"] = json!({ "k8s.io/initial-events-end": "true" });
+            object.set_meta("annotations", json!({ "k8s.io/initial-events-end": "true" }));
         }
-        let object = json!({ "kind": self.resource.id.kind, "apiVersion": api_version, "metadata": metadata });
-        let line = json!({ "type": "BOOKMARK", "object": object });
-        self.ready.push_back(Bytes::from(format!("{line}\n")));
+        self.send_object("BOOKMARK", object);
     }
 
     /// What an event is to this watch: nothing, itself, or that an object came into sight or went out of it.
     fn seen_as(&self, event: &Event) -> Option<EventKind> {
-        if !self.namespace.is_empty() {
+        if !self.target.namespace.is_empty() {
             let (namespace, _) = key_parts(&event.key);
-            if namespace != self.namespace {
+            if namespace != self.target.namespace {
                 return None;
             }
         }
@@ -185,7 +207,7 @@ impl Watch {
     fn fetch(&mut self, context: &Context<'_>) {
         let shared = self.store.clone();
         shared.with(|store| {
-            let Ok(collection) = store.of_mut(&self.resource.id) else {
+            let Ok(collection) = store.of_mut(&self.target.resource.id) else {
                 self.ended = true;
                 return;
             };
@@ -256,7 +278,7 @@ impl Watch {
     }
 
     fn id(&self) -> &ResourceId {
-        &self.resource.id
+        &self.target.resource.id
     }
 }
 

@@ -13,5 +13,6 @@ mod pod_logs;
 mod save_and_load;
 mod server;
 mod support;
+mod tables;
 mod watches;
 mod writes;

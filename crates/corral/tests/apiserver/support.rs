@@ -37,6 +37,13 @@ pub struct Answer {
 }
 
 impl Answer {
+    async fn of(response: Response<ApiBody>) -> Answer {
+        let code = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes)));
+        Answer { code, body }
+    }
+
     pub fn message(&self) -> &str {
         self.body["message"].as_str().unwrap_or_default()
     }
@@ -55,7 +62,17 @@ impl Answer {
 /// Requests to one server.
 pub trait Http {
     async fn ask(&self, method: &str, path: &str, content_type: &str, body: impl AsRef<str>) -> Answer;
-    async fn open(&self, path: &str) -> Response<ApiBody>;
+    async fn open(&self, path: &str) -> Response<ApiBody> {
+        self.open_as("", path).await
+    }
+
+    /// Opens what a path leads to, in the form that `accept` asks for.
+    async fn open_as(&self, accept: &str, path: &str) -> Response<ApiBody>;
+
+    /// Reads in the form that `accept` asks for.
+    async fn read_as(&self, accept: &str, path: &str) -> Answer {
+        Answer::of(self.open_as(accept, path).await).await
+    }
 
     async fn read(&self, path: &str) -> Answer {
         self.ask("GET", path, "", "").await
@@ -90,14 +107,12 @@ impl Http for ApiServer {
         }
         let body = Body::from(body.as_ref().as_bytes().to_vec());
         let response = self.service("test").call(request.body(body).unwrap()).await.unwrap();
-        let code = response.status().as_u16();
-        let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes)));
-        Answer { code, body }
+        Answer::of(response).await
     }
 
-    async fn open(&self, path: &str) -> Response<ApiBody> {
-        self.service("watcher").call(Request::get(path).body(Body::empty()).unwrap()).await.unwrap()
+    async fn open_as(&self, accept: &str, path: &str) -> Response<ApiBody> {
+        let request = Request::get(path).header("accept", accept);
+        self.service("watcher").call(request.body(Body::empty()).unwrap()).await.unwrap()
     }
 }
 
@@ -109,7 +124,11 @@ pub struct Lines {
 
 impl Lines {
     pub async fn of(server: &ApiServer, path: &str) -> Lines {
-        let response = server.open(path).await;
+        Lines::as_form(server, "", path).await
+    }
+
+    pub async fn as_form(server: &ApiServer, accept: &str, path: &str) -> Lines {
+        let response = server.open_as(accept, path).await;
         assert_eq!(response.status(), 200);
         Lines { body: response.into_body(), rest: vec![] }
     }

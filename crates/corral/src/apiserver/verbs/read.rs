@@ -10,7 +10,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Target;
 use crate::apiserver::{
@@ -215,8 +215,7 @@ fn too_old_to_continue(options: &ListOptions, after: &str) -> Box<kube::core::St
     status
 }
 
-/// A list as JSON, put together from the bytes of its items. Items of built-in kinds do not repeat what they are.
-pub(crate) fn list_json(target: &Target, page: &Page) -> Bytes {
+pub(crate) fn list_metadata(target: &Target, page: &Page) -> Value {
     let mut metadata = json!({ "resourceVersion": page.revision.to_string() });
     // Lists of custom resources always say whether they go on.
     if !page.token.is_empty() || target.resource.shape.is_none() {
@@ -225,6 +224,12 @@ pub(crate) fn list_json(target: &Target, page: &Page) -> Bytes {
     if let Some(remaining) = page.remaining {
         metadata["remainingItemCount"] = json!(remaining);
     }
+    metadata
+}
+
+/// A list as JSON, put together from the bytes of its items. Items of built-in kinds do not repeat what they are.
+pub(crate) fn list_json(target: &Target, page: &Page) -> Bytes {
+    let metadata = list_metadata(target, page);
     let resource = &target.resource;
     let api_version = resource.api_version(&target.version);
     let mut body = format!(
