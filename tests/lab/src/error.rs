@@ -40,11 +40,20 @@ pub enum Error {
     #[error("kubectl {arguments}: {said}")]
     Kubectl { arguments: String, said: String },
 
+    #[error("cannot record {what}: {why}")]
+    Record { what: String, why: String },
+
     #[error("these KWOK nodes were not Ready and untainted within {seconds} s: {}", names.join(", "))]
     NodesNotReady { names: Vec<String>, seconds: u64 },
 
     #[error("kwok does not run in this lab: start it with `kwok: true`")]
     NoKwok,
+}
+
+impl Error {
+    pub(crate) fn record(what: &str, why: &dyn std::error::Error) -> Self {
+        Self::Record { what: what.to_owned(), why: why.to_string() }
+    }
 }
 
 /// Names the file and the act in an error of the file system.

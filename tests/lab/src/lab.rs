@@ -75,6 +75,11 @@ impl Lab {
         Ok(path)
     }
 
+    /// The program that [`Lab::kubectl`] runs.
+    pub(crate) fn kubectl_path(&self) -> &Path {
+        &self.kubectl.program
+    }
+
     /// Runs kubectl as the administrator and returns what it printed.
     pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         self.kubectl.run(arguments)

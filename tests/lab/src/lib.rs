@@ -20,7 +20,9 @@ mod pins;
 mod pki;
 mod ports;
 mod processes;
+mod record;
 
 pub use binaries::Binaries;
 pub use error::{Error, Result};
 pub use lab::{Lab, LabOptions};
+pub use record::record;

@@ -28,12 +28,18 @@ enum Act {
     },
     /// Print the folder of the binaries.
     Path,
+    /// Record the discovery documents and schemas of a fresh API server, for the embedded one.
+    Record {
+        #[arg(value_name = "FILE", default_value = "crates/corral/src/apiserver/recorded/kubernetes.zst")]
+        file: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
     let done = match Act::parse() {
         Act::Build => Binaries::ensure().map(|binaries| println!("{}", binaries.dir().display())),
         Act::Up { kwok_nodes, write_kubeconfig } => up(kwok_nodes, write_kubeconfig.as_deref()),
+        Act::Record { file } => drover_lab::record(&file),
         Act::Path => Binaries::location().map(|dir| println!("{}", dir.display())),
     };
     match done {

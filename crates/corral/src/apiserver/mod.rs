@@ -37,6 +37,7 @@ mod openapi;
 mod options;
 mod packed;
 mod pod_log;
+mod recorded;
 mod request;
 mod requests;
 mod resources;
