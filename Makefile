@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-.PHONY: help demo build test test-real record sim bench lab
+.PHONY: help demo build test test-real record diff-fuzz sim bench lab
 
 help: ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,9 +26,13 @@ test-real: ## Build and start a real control plane, and run the rest against it
 	cargo run --locked --quiet -p drover-lab -- build
 	cargo test --workspace --locked --tests -- --ignored --test-threads=1
 
-record: ## Record anew what a real kube-apiserver answers to the scripts of tests/difference
+record: ## Record anew what a real kube-apiserver answers (tests/difference)
 	@./scripts/need cargo cc go
 	cargo run --locked --quiet -p drover-difference -- record
+
+diff-fuzz: ## Generate requests, play them to both sides: make diff-fuzz SEED=7 COUNT=5000
+	@./scripts/need cargo cc go
+	cargo run --locked --quiet -p drover-difference -- fuzz --seed $(or $(SEED),1) --count $(or $(COUNT),5000)
 
 sim: ## Every fault at every write, and 2,000 random schedules
 	cargo run --release --locked --quiet --bin drover -- simulate

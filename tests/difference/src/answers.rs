@@ -85,15 +85,21 @@ impl Play<'_> {
 
     async fn make(&mut self, path: &str, object: Value) -> Result<()> {
         let answer = self.exchange(&Ask::new("POST", path).with("json", Body::Json(object))).await?;
-        match answer["code"] == 201 {
-            true => Ok(()),
-            false => Err(self.failed(answer)),
+        match answer["code"].as_u64() {
+            // Generated scripts share their definitions.
+            Some(201 | 409) => Ok(()),
+            _ => Err(self.failed(answer)),
         }
     }
 
     async fn answer(&mut self, step: &Step) -> Result<Value> {
         match step {
             Step::Ask(ask) => {
+                if let Body::Json(body) = &ask.body
+                    && let Some(Value::String(prefix)) = self.filled_in(body)?.pointer("/metadata/generateName")
+                {
+                    self.normal.expect_generated(prefix);
+                }
                 let mut answer = self.exchange(ask).await?;
                 self.keep(ask, &answer)?;
                 show_only(&mut answer, &ask.show);
@@ -284,10 +290,17 @@ impl Watch {
                 Some(Ok(frame)) => {
                     self.rest.extend_from_slice(frame.data_ref().map(|data| &data[..]).unwrap_or_default())
                 }
-                _ => self.ended = true,
+                // What has no end of its own ends with the stream.
+                _ => {
+                    self.ended = true;
+                    self.rest.push(b'\n');
+                }
             }
             while let Some(end) = self.rest.iter().position(|letter| *letter == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
+                if line.trim_ascii().is_empty() {
+                    continue;
+                }
                 let text = || json!(String::from_utf8_lossy(&line));
                 self.lines.push_back(serde_json::from_slice(&line).unwrap_or_else(|_| text()));
             }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::generate::Generator;
 use crate::known::Known;
 use crate::script::Script;
 
@@ -43,6 +44,18 @@ impl Folder {
 
     pub fn recording(&self, script: &str) -> PathBuf {
         self.root.join("recorded").join(format!("{script}.json"))
+    }
+
+    /// Where the answers to all generated scripts are kept.
+    pub fn generated_recording(&self) -> PathBuf {
+        self.root.join("recorded").join("generated.json.gz")
+    }
+
+    pub fn generator(&self) -> Result<Generator> {
+        let path = self.root.join("generator.yaml");
+        let text =
+            std::fs::read_to_string(&path).map_err(|source| Error::File { act: "read", path: path.clone(), source })?;
+        Generator::read(&text).map_err(|cause| Error::NoScript { path, cause })
     }
 
     pub fn known(&self) -> Result<Known> {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use drover_difference::{Corral, Folder, Real, Result, Side, compare, recording};
+use drover_difference::{COUNT, Corral, Folder, Proof, Real, Result, SEED, shrink};
 
 /// Plays scripts to a real kube-apiserver and to Corral.
 #[derive(Debug, Parser)]
@@ -11,20 +11,32 @@ use drover_difference::{Corral, Folder, Real, Result, Side, compare, recording};
 enum Act {
     /// Play scripts to a real server and keep its answers.
     Record {
-        /// The scripts; all if none is named.
+        /// The scripts, `generated` for all generated ones; everything if none is named.
         scripts: Vec<String>,
     },
     /// Compare Corral with the recorded answers, and print every difference.
     Compare {
-        /// The scripts; all if none is named.
+        /// The scripts, `generated` for all generated ones; everything if none is named.
         scripts: Vec<String>,
+    },
+    /// Generate requests, play them to a real server and to Corral, and cut what differs down to few steps.
+    Fuzz {
+        #[arg(long, default_value_t = SEED)]
+        seed: u64,
+        /// How many requests.
+        #[arg(long, default_value_t = COUNT)]
+        count: usize,
+        /// Stop after this many episodes that differ.
+        #[arg(long, default_value_t = 3)]
+        stop_after: usize,
     },
 }
 
 fn main() -> ExitCode {
     let done = match Act::parse() {
         Act::Record { scripts } => record(&scripts).map(|()| true),
-        Act::Compare { scripts } => compare_all(&scripts),
+        Act::Compare { scripts } => compare(&scripts),
+        Act::Fuzz { seed, count, stop_after } => fuzz(seed, count, stop_after),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -37,28 +49,37 @@ fn main() -> ExitCode {
 }
 
 fn record(names: &[String]) -> Result<()> {
-    let folder = Folder::here();
-    let scripts = folder.named(names)?;
-    let real = Real::start()?;
-    for script in scripts {
-        let answers = real.answers(&script)?;
-        recording::write(&folder.recording(&script.name), &script, &answers)?;
-        println!("{}: {} answers", script.name, answers.len());
-    }
-    Ok(())
+    Proof::of(names)?.record(|script| println!("recorded {script}"))
 }
 
-fn compare_all(names: &[String]) -> Result<bool> {
+fn compare(names: &[String]) -> Result<bool> {
+    let proof = Proof::of(names)?;
+    let found = proof.corral_against_recordings(&proof.known()?)?;
+    found.iter().for_each(|difference| println!("{difference}"));
+    Ok(found.is_empty())
+}
+
+fn fuzz(seed: u64, count: usize, stop_after: usize) -> Result<bool> {
     let folder = Folder::here();
-    let known = folder.known()?;
-    let mut equal = true;
-    for script in folder.named(names)? {
-        let recorded = recording::read(&folder.recording(&script.name), &script)?;
-        let found = compare::differences(&script.name, &recorded, &Corral.answers(&script)?);
-        for difference in found.into_iter().filter_map(|difference| known.unexcused(difference)) {
-            equal = false;
-            println!("{difference}");
+    let (generator, known) = (folder.generator()?, folder.known()?);
+    let real = Real::start()?;
+    let mut differing = 0;
+    for script in generator.episodes(seed, count) {
+        let Some(found) = shrink::first_difference(&script, &real, &Corral, &known)? else { continue };
+        differing += 1;
+        println!("{}, request {}, differs; cut down to:\n", script.about, found.number);
+        let shrunk = shrink::shrink(&script, &found, &real, &Corral, &known)?;
+        println!("{}", shrunk.printed());
+        if let Some(found) = shrink::first_difference(&shrunk, &real, &Corral, &known)? {
+            println!("{found}");
+        }
+        if differing >= stop_after {
+            break;
         }
     }
-    Ok(equal)
+    match differing {
+        0 => println!("seed {seed}: {count} requests, no difference"),
+        _ => println!("seed {seed}: {differing} episodes differ"),
+    }
+    Ok(differing == 0)
 }

@@ -15,6 +15,8 @@ pub(crate) struct Normal {
     namespace: String,
     uids: BTreeMap<String, usize>,
     versions: BTreeMap<String, Vec<String>>,
+    /// What names were asked to be generated from, and what came of it.
+    prefixes: BTreeMap<String, Regex>,
     generated: BTreeMap<String, String>,
 }
 
@@ -24,7 +26,16 @@ impl Normal {
             namespace: namespace.into(),
             uids: BTreeMap::new(),
             versions: BTreeMap::new(),
+            prefixes: BTreeMap::new(),
             generated: BTreeMap::new(),
+        }
+    }
+
+    /// A name will be generated from this: five letters are added to it.
+    pub fn expect_generated(&mut self, prefix: &str) {
+        let escaped = regex::escape(prefix);
+        if let Ok(pattern) = Regex::new(&format!("{escaped}[bcdfghjklmnpqrstvwxz2456789]{{5}}\\b")) {
+            self.prefixes.insert(prefix.into(), pattern);
         }
     }
 
@@ -58,7 +69,7 @@ impl Normal {
 
     fn metadata(&mut self, metadata: &mut Map<String, Value>) {
         let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (uid, version, name, prefix) = (text("uid"), text("resourceVersion"), text("name"), text("generateName"));
+        let (uid, version) = (text("uid"), text("resourceVersion"));
         if !version.is_empty() && version != "0" {
             // A list's version is that of the whole store, where a real server writes for itself, too.
             let shown = match uid.as_str() {
@@ -66,10 +77,6 @@ impl Normal {
                 uid => self.version(uid, &version),
             };
             metadata.insert("resourceVersion".into(), json!(shown));
-        }
-        if !prefix.is_empty() && name.len() == prefix.len() + 5 && name.starts_with(&prefix) {
-            let number = self.generated.len() + 1;
-            self.generated.entry(name).or_insert_with(|| format!("{prefix}<generated {number}>"));
         }
         if metadata.get("continue").is_some_and(|token| token != "") {
             metadata.insert("continue".into(), json!("<token>"));
@@ -98,10 +105,16 @@ impl Normal {
     }
 
     pub fn text(&mut self, text: &str) -> String {
-        let mut text = text.replace(&self.namespace, "<ns>");
-        for (name, shown) in &self.generated {
-            text = text.replace(name, shown);
+        let mut text = text.to_owned();
+        for (prefix, pattern) in &self.prefixes {
+            let generated = &mut self.generated;
+            let shown = pattern.replace_all(&text, |found: &Captures<'_>| {
+                let number = generated.len() + 1;
+                generated.entry(found[0].into()).or_insert_with(|| format!("{prefix}<generated {number}>")).clone()
+            });
+            text = shown.into_owned();
         }
+        let text = text.replace(&self.namespace, "<ns>");
         let text = UID.replace_all(&text, |found: &Captures<'_>| format!("<uid {}>", self.uid(&found[0])));
         let text = TIME.replace_all(&text, |found: &Captures<'_>| match found.name("fraction") {
             Some(_) => "<time with fraction>",
@@ -176,11 +189,11 @@ mod tests {
 
     #[test]
     fn generated_names_are_recognised_wherever_they_stand() {
-        let shown = normal(&[
-            json!({ "metadata": { "generateName": "job-", "name": "job-x7k2p" } }),
-            json!({ "message": "pods \"job-x7k2p\" not found" }),
-        ]);
-        assert_eq!(shown[1]["message"], "pods \"job-<generated 1>\" not found");
+        let mut normal = Normal::new("ns-test-1");
+        normal.expect_generated("job-");
+        assert_eq!(normal.text("job-x7k2p"), "job-<generated 1>");
+        assert_eq!(normal.text("pods \"job-x7k2p\" not found"), "pods \"job-<generated 1>\" not found");
+        assert_eq!(normal.text("job-runner"), "job-runner");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
+use crate::print::print;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -150,6 +151,11 @@ impl Script {
         let script: Script = serde_saphyr::from_str(&text)
             .map_err(|error| Error::NoScript { path: path.to_owned(), cause: error.to_string() })?;
         Ok(Script { name, ..script })
+    }
+
+    /// As a file of it would be; JSON is YAML, too.
+    pub fn printed(&self) -> String {
+        print(&serde_json::to_value(self).unwrap_or_default())
     }
 
     /// Changes whenever what is asked changes, and not with comments or layout.

@@ -28,6 +28,7 @@ mod direct;
 mod discovery;
 mod eviction;
 mod identity;
+mod label_selector;
 mod log;
 mod meta_rules;
 mod names;

@@ -61,9 +61,11 @@ impl FieldError {
     pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         FieldError { reason: "FieldValueForbidden", field: field.into(), body: format!("Forbidden: {detail}") }
     }
+}
 
-    fn sentence(&self) -> String {
-        format!("{}: {}", self.field, self.body)
+impl std::fmt::Display for FieldError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}: {}", self.field, self.body)
     }
 }
 
@@ -149,7 +151,7 @@ pub(crate) fn forbidden(resource: &ResourceId, name: &str, why: &str, causes: Ve
 pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Box<Status> {
     let mut sentences: Vec<String> = vec![];
     for error in errors {
-        let sentence = error.sentence();
+        let sentence = error.to_string();
         if !sentences.contains(&sentence) {
             sentences.push(sentence);
         }
