@@ -29,13 +29,19 @@ pub const NODE_CLAIM: &str = "drover.dev/claim";
 /// same value: a Job that a dead leader's request creates late never starts.
 pub const JOB_CLAIM: &str = "drover.dev/claim";
 
+/// Annotation of a Job's pod: what its drain waits for, as JSON.
+///
+/// The drain itself writes it while something holds it up; the operator tells it with the Plan's own waits. It goes when
+/// the drain goes on, or with the pod.
+pub const WAITS: &str = "drover.dev/waits";
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn all_keys_of_ours_begin_alike() {
-        for key in [CLAIMS, NODE_CLAIM, JOB_CLAIM] {
+        for key in [CLAIMS, NODE_CLAIM, JOB_CLAIM, WAITS] {
             assert!(key.starts_with(PREFIX), "{key}");
         }
     }

@@ -1,8 +1,11 @@
 //! What can be said on the command line.
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
 
-use crate::commands::{corral, demo, operator, simulate};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use drover_operator::Connection;
+
+use crate::commands::{corral, demo, drain, operator, simulate, why};
 
 /// Upgrades Kubernetes clusters, node by node, and says at any moment what it waits for.
 #[derive(Debug, Parser)]
@@ -25,8 +28,31 @@ pub enum Command {
     Simulate(simulate::SimulateArgs),
     /// Upgrades a real cluster: carries out its Plans
     Operator(operator::OperatorArgs),
+    /// Explains what an upgrade waits for, since when, and what would help
+    Why(why::WhyArgs),
+    /// Empties nodes, as `kubectl drain` does, and says which budget holds it up
+    Drain(drain::DrainArgs),
+    /// Marks nodes as unschedulable, as `kubectl cordon` does
+    Cordon(drain::CordonArgs),
     /// Prints the definitions of Drover's kinds, for `kubectl apply -f -`
     Crds,
+}
+
+/// Which cluster.
+#[derive(Debug, Args)]
+pub struct ConnectionArgs {
+    /// The kubeconfig to connect with [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig [default: its current one]
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+impl ConnectionArgs {
+    pub fn connection(&self) -> Connection {
+        Connection { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -39,6 +39,7 @@ pub enum Kind {
     Job,
     Secret,
     Event,
+    Pod,
 }
 
 /// One object: `Node/n1`, `Job/system-upgrade/apply-…`.
@@ -173,11 +174,19 @@ pub enum Reason {
     NoPermission,
     /// The API server refuses or cannot do a write.
     ApiRefuses,
+    /// A PodDisruptionBudget lets a pod not go.
+    BudgetForbids,
+    /// A pod cannot be evicted, for a reason other than a budget.
+    EvictionRefused,
+    /// A pod that was asked to go still ends.
+    PodTerminating,
+    /// The volume of a pod that has gone is still attached to the node.
+    VolumeAttached,
 }
 
 impl Reason {
     /// All of them, for coverage.
-    pub const ALL: [Reason; 13] = [
+    pub const ALL: [Reason; 17] = [
         Reason::PlanInvalid,
         Reason::VersionUnresolved,
         Reason::SecretNotFound,
@@ -191,6 +200,10 @@ impl Reason {
         Reason::AnotherControllerActs,
         Reason::NoPermission,
         Reason::ApiRefuses,
+        Reason::BudgetForbids,
+        Reason::EvictionRefused,
+        Reason::PodTerminating,
+        Reason::VolumeAttached,
     ];
 }
 

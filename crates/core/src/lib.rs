@@ -5,5 +5,6 @@
 
 pub mod claims;
 pub mod decision;
+pub mod drain;
 pub mod plan;
 pub mod seen;

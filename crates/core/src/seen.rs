@@ -100,7 +100,7 @@ impl Seen {
             Kind::Node => Some(Seen::Node(NodeSeen::decode(json)?)),
             Kind::Job => Some(Seen::Job(JobSeen::decode(json)?)),
             Kind::Secret => Some(Seen::Secret(SecretSeen::decode(json)?)),
-            Kind::Event => None,
+            Kind::Event | Kind::Pod => None,
         })
     }
 

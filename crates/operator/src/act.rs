@@ -65,7 +65,8 @@ impl Hands {
     async fn write(&self, write: &Write) -> Result<(), ApiError> {
         if self.leading_until.borrow().is_none_or(|until| Instant::now() >= until) {
             let message = "this operator no longer leads".to_owned();
-            return Err(ApiError::Refused { code: 409, reason: "NotLeading".to_owned(), message });
+            let (causes, retry_after) = (Vec::new(), None);
+            return Err(ApiError::Refused { code: 409, reason: "NotLeading".to_owned(), message, causes, retry_after });
         }
         match self.send(write).await {
             Ok(body) => {

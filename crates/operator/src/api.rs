@@ -25,7 +25,7 @@ const JSON: &str = "application/json";
 pub enum ApiError {
     /// The server answered, and said no.
     #[error("{message}")]
-    Refused { code: u16, reason: String, message: String },
+    Refused { code: u16, reason: String, message: String, causes: Vec<String>, retry_after: Option<Duration> },
     /// Nobody knows whether it happened.
     #[error("no answer within {} s", TIMEOUT.as_secs())]
     Timeout,
@@ -62,6 +62,23 @@ struct Status {
     reason: String,
     #[serde(default)]
     message: String,
+    #[serde(default)]
+    details: Details,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    #[serde(default)]
+    causes: Vec<Cause>,
+    #[serde(default)]
+    retry_after_seconds: u64,
+}
+
+#[derive(Deserialize)]
+struct Cause {
+    #[serde(default)]
+    message: String,
 }
 
 /// A refusal as the server words it, whatever it sent.
@@ -71,7 +88,14 @@ pub fn refusal(code: StatusCode, body: &[u8]) -> ApiError {
         if status.message.is_empty() { String::from_utf8_lossy(body).trim().to_owned() } else { status.message };
     let message = if message.is_empty() { code.to_string() } else { message };
     let code = if status.code == 0 { code.as_u16() } else { status.code };
-    ApiError::Refused { code, reason: status.reason, message }
+    let Details { causes, retry_after_seconds } = status.details;
+    ApiError::Refused {
+        code,
+        reason: status.reason,
+        message,
+        causes: causes.into_iter().map(|cause| cause.message).collect(),
+        retry_after: (retry_after_seconds > 0).then(|| Duration::from_secs(retry_after_seconds)),
+    }
 }
 
 /// The API server, seen by one operator.
@@ -201,9 +225,19 @@ pub fn collection(kind: Kind, namespace: &str) -> String {
         Kind::Job => format!("/apis/batch/v1/namespaces/{namespace}/jobs"),
         Kind::Secret => format!("/api/v1/namespaces/{namespace}/secrets"),
         Kind::Event => format!("/api/v1/namespaces/{namespace}/events"),
+        Kind::Pod => format!("/api/v1/namespaces/{namespace}/pods"),
     }
 }
 
 pub fn object(subject: &Subject) -> String {
     format!("{}/{}", collection(subject.kind, &subject.namespace), subject.name)
+}
+
+/// A value as it stands in a query.
+pub fn escaped(token: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    token
+        .bytes()
+        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::api::{Api, ApiError, collection, refusal};
+use crate::api::{Api, ApiError, collection, escaped, refusal};
 use crate::inbox::Message;
 
 const PAGE: usize = 500;
@@ -70,6 +70,7 @@ pub fn plural(kind: Kind) -> &'static str {
         Kind::Job => "jobs.batch",
         Kind::Secret => "secrets",
         Kind::Event => "events",
+        Kind::Pod => "pods",
     }
 }
 
@@ -109,14 +110,6 @@ async fn list(api: &Api, kind: Kind, namespace: &str, inbox: &UnboundedSender<Me
             return Ok(resource_version);
         }
     }
-}
-
-fn escaped(token: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    token
-        .bytes()
-        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
 }
 
 /// An object without metadata that can be read is left out: nothing could be done with it, and the others go on.

@@ -6,6 +6,7 @@
 mod act;
 mod api;
 mod connect;
+pub mod drain;
 mod election;
 mod engine;
 mod follow;

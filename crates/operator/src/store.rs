@@ -74,7 +74,7 @@ impl Store {
             Kind::Node => Some(&mut self.nodes),
             Kind::Job => Some(&mut self.jobs),
             Kind::Secret => Some(&mut self.secrets),
-            Kind::Event => None,
+            Kind::Event | Kind::Pod => None,
         }
     }
 }

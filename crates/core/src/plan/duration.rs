@@ -51,6 +51,12 @@ impl GoDuration {
     }
 }
 
+impl From<GoDuration> for jiff::SignedDuration {
+    fn from(duration: GoDuration) -> Self {
+        jiff::SignedDuration::from_nanos(duration.0)
+    }
+}
+
 /// `whole + numerator / denominator`.
 struct Amount {
     whole: i128,

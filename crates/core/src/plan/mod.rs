@@ -6,7 +6,7 @@
 mod announce;
 mod container;
 mod decide;
-mod duration;
+pub mod duration;
 pub mod hash;
 mod image;
 pub mod job;
