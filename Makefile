@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-.PHONY: help demo build test test-real record diff-fuzz sim bench lab
+.PHONY: help demo build image test test-real record diff-fuzz sim bench lab
 
 help: ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -15,14 +15,18 @@ build: ## Build the release binary: target/release/drover
 	@./scripts/need cargo cc
 	cargo build --release --locked --bin drover
 
+image: ## Build Drover's image as an OCI archive, without a container engine: target/images/drover.tar
+	@./scripts/need cargo cc
+	cargo run --locked --quiet -p drover-image
+
 test: ## Everything that needs no other server
 	@./scripts/need cargo cc
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked
 
-test-real: ## Build and start a real control plane, and run the rest against it
-	@./scripts/need cargo cc go
+test-real: ## Build and start a real control plane and real nodes (as root), and run the rest against them
+	@./scripts/need cargo cc go real-nodes
 	cargo run --locked --quiet -p drover-lab -- build
 	cargo test --workspace --locked --tests -- --ignored --test-threads=1
 

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, OnFile, Result};
-use crate::pins::{self, MODULES, Module};
+use crate::pins::{self, KUBELETS, MODULES, Module};
 use crate::processes::tail;
 
 const STILL_BUILDING_EVERY: Duration = Duration::from_secs(60);
@@ -27,7 +27,16 @@ pub struct Binaries {
 impl Binaries {
     /// Builds what is missing. The first time takes minutes, every later time nothing.
     pub fn ensure() -> Result<Self> {
-        let shop = Workshop { dir: cache_of(&MODULES)?, modules: &MODULES, go: OsStr::new("go") };
+        Self::of(&MODULES)
+    }
+
+    /// The same for the kubelets of real nodes.
+    pub fn ensure_kubelets() -> Result<Self> {
+        Self::of(&KUBELETS)
+    }
+
+    fn of(modules: &[Module]) -> Result<Self> {
+        let shop = Workshop { dir: cache_of(modules)?, modules, go: OsStr::new("go") };
         shop.build_missing()?;
         Ok(Self { dir: shop.bin() })
     }
@@ -166,7 +175,7 @@ impl Workshop<'_> {
             .spawn()
             .map_err(|source| match source.kind() {
                 std::io::ErrorKind::NotFound => Error::NoGo,
-                _ => Error::Start { name: "go", source },
+                _ => Error::Start { name: "go".into(), source },
             })?;
 
         let started = Instant::now();

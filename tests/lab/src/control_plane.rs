@@ -5,7 +5,8 @@ use std::process::Command;
 
 use crate::binaries::Binaries;
 use crate::error::Result;
-use crate::pki::{Pki, server_url};
+use crate::network::Network;
+use crate::pki::Pki;
 use crate::ports;
 
 pub(crate) const ETCD: &str = "etcd";
@@ -21,6 +22,7 @@ pub(crate) struct Site {
     pub dir: PathBuf,
     pub pki: Pki,
     pub ports: Ports,
+    pub network: Network,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -34,11 +36,15 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    pub fn free() -> Result<Self> {
+    fn free(network: &Network) -> Result<Self> {
         Ok(Self {
             etcd: ports::free()?,
             etcd_peers: ports::free()?,
-            api_server: ports::free()?,
+            api_server: match network {
+                Network::Loopback => ports::free()?,
+                // Where pods look for it.
+                Network::Own(_) => 443,
+            },
             controller_manager: ports::free()?,
             scheduler: ports::free()?,
             kwok: ports::free()?,
@@ -52,9 +58,9 @@ impl Ports {
 
 impl Site {
     /// Makes the certificates and kubeconfigs of a new lab in `dir`.
-    pub fn prepare(binaries: Binaries, dir: &Path) -> Result<Self> {
+    pub fn prepare(binaries: Binaries, dir: &Path, network: Network) -> Result<Self> {
         let pki = Pki::new_in(dir.join("pki"))?;
-        let site = Self { binaries, dir: dir.to_owned(), pki, ports: Ports::free()? };
+        let site = Self { binaries, dir: dir.to_owned(), pki, ports: Ports::free(&network)?, network };
         for (name, user, group) in [
             ("admin", "admin", Some("system:masters")),
             (CONTROLLER_MANAGER, "system:kube-controller-manager", None),
@@ -66,7 +72,7 @@ impl Site {
     }
 
     pub fn url(&self) -> String {
-        server_url(self.ports.api_server)
+        format!("https://{}:{}", self.network.api_address(), self.ports.api_server)
     }
 
     pub fn kubeconfig(&self, name: &str) -> PathBuf {
@@ -94,10 +100,14 @@ impl Site {
 
     pub fn api_server(&self) -> Command {
         let mut command = self.command(API_SERVER);
+        let (bind, address) = match self.network {
+            Network::Loopback => ("127.0.0.1", "127.0.0.1".to_owned()),
+            Network::Own(_) => ("0.0.0.0", self.network.api_address().to_string()),
+        };
         command.args([
             &format!("--etcd-servers=http://127.0.0.1:{}", self.ports.etcd),
-            "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
+            &format!("--bind-address={bind}"),
+            &format!("--advertise-address={address}"),
             &format!("--secure-port={}", self.ports.api_server),
             // Endpoints may not be loopback: without this it complains every 10 s.
             "--endpoint-reconciler-type=none",
@@ -114,6 +124,9 @@ impl Site {
                 ("--tls-cert-file", "apiserver.crt"),
                 ("--tls-private-key-file", "apiserver.key"),
                 ("--client-ca-file", "ca.crt"),
+                ("--kubelet-certificate-authority", "ca.crt"),
+                ("--kubelet-client-certificate", "kubelet-client.crt"),
+                ("--kubelet-client-key", "kubelet-client.key"),
                 ("--service-account-key-file", "tokens.pub"),
                 ("--service-account-signing-key-file", "tokens.key"),
             ],
@@ -178,7 +191,7 @@ impl Site {
     }
 
     fn command(&self, name: &str) -> Command {
-        let mut command = Command::new(self.binaries.path(name));
+        let mut command = self.network.command(self.binaries.path(name));
         command.current_dir(&self.dir);
         command
     }

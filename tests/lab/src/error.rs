@@ -19,6 +19,9 @@ pub enum Error {
     #[error("cannot build {what}; the end of {}:\n{tail}", log.display())]
     Build { what: String, log: PathBuf, tail: String },
 
+    #[error(transparent)]
+    Image(#[from] drover_image::Error),
+
     #[error("cannot make the certificate of {subject}: {source}")]
     Certificate { subject: String, source: rcgen::Error },
 
@@ -26,13 +29,13 @@ pub enum Error {
     NoFreePort { from: u16, to: u16 },
 
     #[error("cannot start {name}: {source}")]
-    Start { name: &'static str, source: io::Error },
+    Start { name: String, source: io::Error },
 
     #[error("{name} ended ({status}) while the lab waited for {what}; the end of its log:\n{tail}")]
-    Ended { name: &'static str, status: String, what: &'static str, tail: String },
+    Ended { name: String, status: String, what: &'static str, tail: String },
 
     #[error("{what} did not come within {seconds} s; the end of {name}'s log:\n{tail}")]
-    TooSlow { name: &'static str, what: &'static str, seconds: u64, tail: String },
+    TooSlow { name: String, what: &'static str, seconds: u64, tail: String },
 
     #[error("cannot {act} in etcd: {cause}")]
     Etcd { act: &'static str, cause: String },
@@ -43,8 +46,23 @@ pub enum Error {
     #[error("cannot record {what}: {why}")]
     Record { what: String, why: String },
 
-    #[error("these KWOK nodes were not Ready and untainted within {seconds} s: {}", names.join(", "))]
+    #[error("{line}: {said} ({status})")]
+    Program { line: String, status: String, said: String },
+
+    #[error("these nodes were not Ready and untainted within {seconds} s: {}", names.join(", "))]
     NodesNotReady { names: Vec<String>, seconds: u64 },
+
+    #[error("real nodes need root: they are made of namespaces, cgroups and mounts; run this as root")]
+    NotRoot,
+
+    #[error("real nodes need {}, which this machine does not have: install Debian's packages containerd, runc, containernetworking-plugins, iptables and iproute2", missing.join(", "))]
+    MissingPrograms { missing: Vec<String> },
+
+    #[error("real nodes need the cgroup controllers {}, each in a cgroup v1 hierarchy; this machine has them in cgroup v2 or not at all, which the lab cannot divide among nodes yet", missing.join(", "))]
+    NoCgroups { missing: Vec<String> },
+
+    #[error("there is no node {name} in this cluster")]
+    NoNode { name: String },
 
     #[error("kwok does not run in this lab: start it with `kwok: true`")]
     NoKwok,

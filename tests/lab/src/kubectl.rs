@@ -2,21 +2,25 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use crate::error::{Error, OnFile, Result};
+use crate::network::Network;
 
 #[derive(Debug)]
 pub(crate) struct Kubectl {
     pub program: PathBuf,
     pub kubeconfig: PathBuf,
     pub dir: PathBuf,
+    pub network: Network,
 }
 
 impl Kubectl {
     /// What kubectl printed, or what it complained of.
     pub fn run(&self, arguments: &[&str]) -> Result<String> {
-        let output = Command::new(&self.program)
+        let output = self
+            .network
+            .command(&self.program)
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             // Its cache of what a server offers is kept by address, and another lab may have had this port before.
@@ -27,7 +31,7 @@ impl Kubectl {
             .env("KUBERC", "off")
             .stdin(Stdio::null())
             .output()
-            .map_err(|source| Error::Start { name: "kubectl", source })?;
+            .map_err(|source| Error::Start { name: "kubectl".into(), source })?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }

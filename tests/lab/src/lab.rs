@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use crate::binaries::Binaries;
 use crate::control_plane::{API_SERVER, CONTROLLER_MANAGER, ETCD, KWOK, SCHEDULER, Site};
 use crate::error::{Error, OnFile, Result};
 use crate::kubectl::Kubectl;
+use crate::network::Network;
 use crate::processes::Processes;
-use crate::{etcd, kwok, ports};
+use crate::{etcd, kwok};
 
 #[derive(Debug, Clone)]
 pub struct LabOptions {
@@ -18,35 +20,41 @@ pub struct LabOptions {
     /// Run etcd and the API server and nothing else: nobody but the caller writes, and pods need no service account,
     /// which only a controller would make.
     pub api_server_only: bool,
+    /// Run in a network namespace of its own, which real nodes can join. Needs root.
+    pub own_network: bool,
     /// How long each component may take to be ready.
     pub patience: Duration,
 }
 
 impl Default for LabOptions {
     fn default() -> Self {
-        Self { kwok: false, api_server_only: false, patience: Duration::from_secs(60) }
+        Self { kwok: false, api_server_only: false, own_network: false, patience: Duration::from_secs(60) }
     }
 }
 
 /// A control plane of real components on loopback. Dropping it ends them and removes all that they stored.
 #[derive(Debug)]
 pub struct Lab {
-    processes: Processes,
-    site: Site,
-    kubectl: Kubectl,
+    pub(crate) processes: Processes,
+    pub(crate) site: Site,
+    pub(crate) kubectl: Kubectl,
     admin: PathBuf,
-    options: LabOptions,
+    pub(crate) options: LabOptions,
 }
 
 impl Lab {
     /// Starts a fresh control plane and waits until it works. Builds the components first if they are missing.
     pub fn up(options: &LabOptions) -> Result<Self> {
         let binaries = Binaries::ensure()?;
-        let processes = Processes::new_in(&roomy_folder())?;
+        let mut processes = Processes::new_in(&roomy_folder())?;
         let dir = processes.dir().to_owned();
-        let site = Site::prepare(binaries, &dir)?;
+        let network = match options.own_network {
+            true => Network::own(&mut processes, options.patience)?,
+            false => Network::Loopback,
+        };
+        let site = Site::prepare(binaries, &dir, network.clone())?;
         let admin = site.kubeconfig("admin");
-        let kubectl = Kubectl { program: site.binaries.path("kubectl"), kubeconfig: admin.clone(), dir };
+        let kubectl = Kubectl { program: site.binaries.path("kubectl"), kubeconfig: admin.clone(), dir, network };
         let mut lab = Self { processes, site, kubectl, admin, options: options.clone() };
 
         lab.start_etcd()?;
@@ -109,16 +117,21 @@ impl Lab {
             command.arg("--disable-admission-plugins=ServiceAccount");
         }
         self.processes.start(API_SERVER, &mut command)?;
-        let (kubectl, port) = (&self.kubectl, self.site.ports.api_server);
+        let (kubectl, network, port) = (&self.kubectl, &self.site.network, self.site.ports.api_server);
         self.processes.wait_until(API_SERVER, "the API server to be ready", self.options.patience, || {
             // A kubectl costs a tenth of a second of the processor that the others need to start.
-            ports::is_open(port) && kubectl.answers(&["/readyz"])
+            network.is_open(port) && kubectl.answers(&["/readyz"])
         })
     }
 
     /// Forgets every version of every object but the newest, as a cluster does after five minutes.
     pub fn compact(&self) -> Result<()> {
-        etcd::compact(self.site.ports.etcd)
+        self.site.network.run(|| etcd::compact(self.site.ports.etcd))?
+    }
+
+    /// A program that can reach the API server, wherever this lab's network is.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        self.site.network.command(program)
     }
 
     /// Where the API server listens.
@@ -144,8 +157,8 @@ impl Lab {
     /// Waits for etcd alone, so that its failure is not told as the API server's.
     fn start_etcd(&mut self) -> Result<()> {
         self.processes.start(ETCD, &mut self.site.etcd())?;
-        let port = self.site.ports.etcd;
-        self.processes.wait_until(ETCD, "etcd to listen", self.options.patience, || ports::is_open(port))
+        let (network, port) = (&self.site.network, self.site.ports.etcd);
+        self.processes.wait_until(ETCD, "etcd to listen", self.options.patience, || network.is_open(port))
     }
 
     fn start_kwok(&mut self) -> Result<()> {
@@ -155,17 +168,18 @@ impl Lab {
     }
 
     fn wait_for_controllers(&mut self) -> Result<()> {
-        let (kubectl, patience, ports) = (&self.kubectl, self.options.patience, self.site.ports);
+        let (kubectl, network) = (&self.kubectl, &self.site.network);
+        let (patience, ports) = (self.options.patience, self.site.ports);
         // The first thing that the controller manager makes; without it no pod can be created.
         self.processes.wait_until(CONTROLLER_MANAGER, "the default service account", patience, || {
             kubectl.answers(&["/api/v1/namespaces/default/serviceaccounts/default"])
         })?;
         let scheduler = format!("--server=https://127.0.0.1:{}", ports.scheduler);
         self.processes.wait_until(SCHEDULER, "the scheduler to be ready", patience, || {
-            ports::is_open(ports.scheduler) && kubectl.answers(&["/readyz", &scheduler, "--insecure-skip-tls-verify"])
+            network.is_open(ports.scheduler) && kubectl.answers(&["/readyz", &scheduler, "--insecure-skip-tls-verify"])
         })?;
         if self.options.kwok {
-            self.processes.wait_until(KWOK, "KWOK to listen", patience, || ports::is_open(ports.kwok))?;
+            self.processes.wait_until(KWOK, "KWOK to listen", patience, || network.is_open(ports.kwok))?;
         }
         Ok(())
     }

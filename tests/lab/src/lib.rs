@@ -13,13 +13,18 @@ mod binaries;
 mod control_plane;
 mod error;
 mod etcd;
+pub mod images;
 mod kubectl;
 mod kwok;
 mod lab;
+mod network;
+pub mod nodes;
 mod pins;
 mod pki;
 mod ports;
 mod processes;
+mod programs;
+mod ready;
 mod record;
 
 pub use binaries::Binaries;

@@ -3,11 +3,12 @@
 
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use clap::Parser;
-use drover_lab::{Binaries, Error, Lab, LabOptions, Result};
+use drover_lab::nodes::{self, Cluster, ClusterOptions};
+use drover_lab::{Binaries, Error, Lab, LabOptions, Result, images};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -22,6 +23,12 @@ enum Act {
         /// Add this many nodes that KWOK plays: node-1, node-2, …
         #[arg(long, value_name = "N", default_value_t = 0)]
         kwok_nodes: usize,
+        /// Add this many real nodes, six at most: n1, n2, … (needs root)
+        #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "kwok_nodes", value_parser = clap::value_parser!(u8).range(..=6))]
+        real_nodes: u8,
+        /// Build the images of Drover, of a web server and of a kubelet's upgrade, and load them into the real nodes.
+        #[arg(long, requires = "real_nodes")]
+        images: bool,
         /// Write the administrator's kubeconfig here, too.
         #[arg(long, value_name = "FILE")]
         write_kubeconfig: Option<PathBuf>,
@@ -33,13 +40,23 @@ enum Act {
         #[arg(value_name = "FILE", default_value = "crates/corral/src/apiserver/recorded/kubernetes.zst")]
         file: PathBuf,
     },
+    /// Make the namespaces of a node and go on there as its first process.
+    #[command(hide = true)]
+    NodeEnter { spec: PathBuf },
+    /// Be the first process of a node.
+    #[command(hide = true)]
+    NodeInit { spec: PathBuf },
 }
 
 fn main() -> ExitCode {
     let done = match Act::parse() {
-        Act::Build => Binaries::ensure().map(|binaries| println!("{}", binaries.dir().display())),
-        Act::Up { kwok_nodes, write_kubeconfig } => up(kwok_nodes, write_kubeconfig.as_deref()),
         Act::Record { file } => drover_lab::record(&file),
+        Act::Build => build(),
+        Act::Up { kwok_nodes, real_nodes, images, write_kubeconfig } => {
+            up(kwok_nodes, real_nodes, images, write_kubeconfig.as_deref())
+        }
+        Act::NodeEnter { spec } => nodes::enter(&spec),
+        Act::NodeInit { spec } => nodes::init(&spec),
         Act::Path => Binaries::location().map(|dir| println!("{}", dir.display())),
     };
     match done {
@@ -51,13 +68,28 @@ fn main() -> ExitCode {
     }
 }
 
-fn up(kwok_nodes: usize, write_kubeconfig: Option<&Path>) -> Result<()> {
+fn build() -> Result<()> {
+    for binaries in [Binaries::ensure()?, Binaries::ensure_kubelets()?] {
+        println!("{}", binaries.dir().display());
+    }
+    Ok(())
+}
+
+fn up(kwok_nodes: usize, real_nodes: u8, with_images: bool, write_kubeconfig: Option<&Path>) -> Result<()> {
     let binaries = Binaries::ensure()?;
+    let images = if with_images { images::all()? } else { vec![] };
     // From here on a signal waits until the lab is up, and then ends it in order.
     let mut signals =
-        Signals::new([SIGINT, SIGTERM]).map_err(|source| Error::Start { name: "the signal handler", source })?;
+        Signals::new([SIGINT, SIGTERM]).map_err(|source| Error::Start { name: "the signal handler".into(), source })?;
     let started = Instant::now();
-    let lab = Lab::up(&LabOptions { kwok: kwok_nodes > 0, ..LabOptions::default() })?;
+    let running = match real_nodes {
+        0 => Running::Lab(Lab::up(&LabOptions { kwok: kwok_nodes > 0, ..LabOptions::default() })?),
+        _ => Running::Cluster(Cluster::up(&ClusterOptions {
+            images,
+            ..ClusterOptions::new(real_nodes, this_program()?)
+        })?),
+    };
+    let lab = running.lab();
     if kwok_nodes > 0 {
         let names: Vec<String> = (1..=kwok_nodes).map(|number| format!("node-{number}")).collect();
         lab.add_kwok_nodes(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[])?;
@@ -67,18 +99,43 @@ fn up(kwok_nodes: usize, write_kubeconfig: Option<&Path>) -> Result<()> {
         None => lab.kubeconfig(),
     };
     println!(
-        "The lab is up after {:.1} s: {} with {kwok_nodes} nodes. Use it with",
+        "The lab is up after {:.1} s: {} with {} nodes. Use it with",
         started.elapsed().as_secs_f32(),
-        lab.url()
+        lab.url(),
+        kwok_nodes + usize::from(real_nodes)
     );
     println!("  export KUBECONFIG={}", kubeconfig.display());
-    println!("  {} get nodes", binaries.dir().join("kubectl").display());
+    println!("  {} get nodes", line_of(&lab.command(binaries.dir().join("kubectl"))));
     println!("The components' logs are in {}. Ctrl-C ends it.", lab.dir().join("logs").display());
 
     signals.forever().next();
-    drop(lab);
+    drop(running);
     println!("The lab is down.");
     Ok(())
+}
+
+enum Running {
+    Lab(Lab),
+    Cluster(Cluster),
+}
+
+impl Running {
+    fn lab(&self) -> &Lab {
+        match self {
+            Running::Lab(lab) => lab,
+            Running::Cluster(cluster) => cluster.lab(),
+        }
+    }
+}
+
+fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().map_err(|source| Error::File { act: "find", path: "/proc/self/exe".into(), source })
+}
+
+/// The command as one would type it.
+fn line_of(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 /// Copies a file with a key in it, for the owner's eyes only.

@@ -1,4 +1,4 @@
-//! What the lab builds: three Go modules whose go.mod and go.sum fix every version.
+//! What the lab builds: Go modules whose go.mod and go.sum fix every version.
 
 use sha2::{Digest, Sha256};
 
@@ -22,6 +22,32 @@ pub(crate) struct GoCommand {
     pub package: &'static str,
 }
 
+/// The kubelets of real nodes, the old one and the one that they are upgraded to. They have a cache of their own: who
+/// needs no real nodes does not build them.
+pub(crate) const KUBELETS: [Module; 2] = [
+    Module {
+        name: "kubelet-1.33",
+        go_mod: include_str!("../pins/kubelet-1.33/go.mod"),
+        go_sum: include_str!("../pins/kubelet-1.33/go.sum"),
+        tools_go: include_str!("../pins/kubelet-1.33/tools.go"),
+        pinned: "k8s.io/kubernetes",
+        stamped: &STAMPED_IN_KUBERNETES,
+        commands: &[GoCommand { binary: "kubelet-v1.33.13", package: "k8s.io/kubernetes/cmd/kubelet" }],
+    },
+    Module {
+        name: "kubelet-1.34",
+        go_mod: include_str!("../pins/kubelet-1.34/go.mod"),
+        go_sum: include_str!("../pins/kubelet-1.34/go.sum"),
+        tools_go: include_str!("../pins/kubelet-1.34/tools.go"),
+        pinned: "k8s.io/kubernetes",
+        stamped: &STAMPED_IN_KUBERNETES,
+        commands: &[GoCommand { binary: "kubelet-v1.34.4", package: "k8s.io/kubernetes/cmd/kubelet" }],
+    },
+];
+
+const STAMPED_IN_KUBERNETES: [&str; 2] = ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"];
+
+/// The control plane, its client, and KWOK.
 pub(crate) const MODULES: [Module; 3] = [
     Module {
         name: "etcd",
@@ -38,7 +64,7 @@ pub(crate) const MODULES: [Module; 3] = [
         go_sum: include_str!("../pins/kubernetes/go.sum"),
         tools_go: include_str!("../pins/kubernetes/tools.go"),
         pinned: "k8s.io/kubernetes",
-        stamped: &["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"],
+        stamped: &STAMPED_IN_KUBERNETES,
         commands: &[
             GoCommand { binary: "kube-apiserver", package: "k8s.io/kubernetes/cmd/kube-apiserver" },
             GoCommand { binary: "kube-controller-manager", package: "k8s.io/kubernetes/cmd/kube-controller-manager" },
@@ -129,6 +155,14 @@ mod tests {
         let versions = MODULES.map(|module| module.version().unwrap());
 
         assert_eq!(versions, ["v3.6.5", "v1.34.4", "v0.8.0"]);
+    }
+
+    #[test]
+    fn every_kubelet_is_called_by_its_version() {
+        for module in KUBELETS {
+            let binary = format!("kubelet-{}", module.version().unwrap());
+            assert_eq!(module.commands.iter().map(|command| command.binary).collect::<Vec<_>>(), [binary]);
+        }
     }
 
     #[test]

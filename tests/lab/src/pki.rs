@@ -1,7 +1,6 @@
 //! The certificates of one lab, made anew for each, and the kubeconfigs that carry them.
 
 use std::fs;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -15,8 +14,8 @@ use serde_json::json;
 use crate::error::{Error, OnFile, Result};
 
 /// The names and addresses under which a pod or a client may reach the API server.
-const SERVER_NAMES: [&str; 6] =
-    ["localhost", "127.0.0.1", "10.96.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
+const SERVER_NAMES: [&str; 7] =
+    ["localhost", "127.0.0.1", "10.96.0.1", "10.88.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
 
 /// The lab's certificate authority and the folder with what it has signed.
 pub(crate) struct Pki {
@@ -30,9 +29,29 @@ impl std::fmt::Debug for Pki {
     }
 }
 
+/// Whom a certificate is for.
+struct Subject<'a> {
+    name: &'a str,
+    group: Option<&'a str>,
+    role: Role,
+}
+
+enum Role {
+    /// With the names and addresses under which it is reached.
+    Server(Vec<String>),
+    Client,
+}
+
 struct Signed {
     certificate: String,
     key: String,
+}
+
+impl Signed {
+    fn write(&self, certificate: &Path, key: &Path) -> Result<()> {
+        fs::write(certificate, &self.certificate).on_file("write", certificate)?;
+        fs::write(key, &self.key).on_file("write", key)
+    }
 }
 
 impl Pki {
@@ -44,9 +63,12 @@ impl Pki {
         pki.write("ca.crt", &pki.ca.pem())?;
         pki.write("ca.key", &pki.ca.key().serialize_pem())?;
 
-        let server = pki.sign("kube-apiserver", None, ExtendedKeyUsagePurpose::ServerAuth)?;
-        pki.write("apiserver.crt", &server.certificate)?;
-        pki.write("apiserver.key", &server.key)?;
+        let names = SERVER_NAMES.map(String::from).to_vec();
+        pki.sign(&Subject { name: "kube-apiserver", group: None, role: Role::Server(names) })?
+            .write(&pki.file("apiserver.crt"), &pki.file("apiserver.key"))?;
+        // Kubelets let the lab's own client do everything: they ask no one else who may.
+        pki.sign(&Subject { name: "kube-apiserver", group: Some("system:masters"), role: Role::Client })?
+            .write(&pki.file("kubelet-client.crt"), &pki.file("kubelet-client.key"))?;
 
         let tokens = KeyPair::generate()
             .map_err(|source| Error::Certificate { subject: "service account tokens".into(), source })?;
@@ -61,7 +83,7 @@ impl Pki {
 
     /// Writes a kubeconfig for a user of one group at most: a certificate of rcgen's has room for one.
     pub fn kubeconfig(&self, path: &Path, server: &str, user: &str, group: Option<&str>) -> Result<()> {
-        let client = self.sign(user, group, ExtendedKeyUsagePurpose::ClientAuth)?;
+        let client = self.sign(&Subject { name: user, group, role: Role::Client })?;
         let kubeconfig = json!({
             "apiVersion": "v1",
             "kind": "Config",
@@ -79,26 +101,31 @@ impl Pki {
         fs::write(path, format!("{kubeconfig:#}\n")).on_file("write", path)
     }
 
-    fn sign(&self, name: &str, group: Option<&str>, usage: ExtendedKeyUsagePurpose) -> Result<Signed> {
+    /// Writes the certificate of a server that is reached under one name or address.
+    pub fn server(&self, name: &str, address: &str, certificate: &Path, key: &Path) -> Result<()> {
+        let role = Role::Server(vec![name.to_owned(), address.to_owned()]);
+        self.sign(&Subject { name, group: None, role })?.write(certificate, key)
+    }
+
+    fn sign(&self, subject: &Subject) -> Result<Signed> {
         let signed = || {
-            let names = if usage == ExtendedKeyUsagePurpose::ServerAuth {
-                SERVER_NAMES.map(String::from).to_vec()
-            } else {
-                vec![]
+            let (names, usage) = match &subject.role {
+                Role::Server(names) => (names.clone(), ExtendedKeyUsagePurpose::ServerAuth),
+                Role::Client => (vec![], ExtendedKeyUsagePurpose::ClientAuth),
             };
             let mut params = CertificateParams::new(names)?;
             params.distinguished_name = DistinguishedName::new();
-            params.distinguished_name.push(DnType::CommonName, name);
-            if let Some(group) = group {
+            params.distinguished_name.push(DnType::CommonName, subject.name);
+            if let Some(group) = subject.group {
                 params.distinguished_name.push(DnType::OrganizationName, group);
             }
             params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-            params.extended_key_usages = vec![usage.clone()];
+            params.extended_key_usages = vec![usage];
             let key = KeyPair::generate()?;
             let certificate = params.signed_by(&key, &self.ca)?.pem();
             Ok(Signed { certificate, key: key.serialize_pem() })
         };
-        signed().map_err(|source| Error::Certificate { subject: name.into(), source })
+        signed().map_err(|source| Error::Certificate { subject: subject.name.into(), source })
     }
 
     fn write(&self, name: &str, text: &str) -> Result<()> {
@@ -114,9 +141,4 @@ fn authority() -> std::result::Result<CertifiedIssuer<'static, KeyPair>, rcgen::
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     CertifiedIssuer::self_signed(params, KeyPair::generate()?)
-}
-
-/// Where the API server listens.
-pub(crate) fn server_url(port: u16) -> String {
-    format!("https://{}:{port}", Ipv4Addr::LOCALHOST)
 }

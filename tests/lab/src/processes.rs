@@ -5,7 +5,7 @@
 //! reaper was killed, the next lab finds the folder without an owner and has it reaped.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,7 +29,7 @@ pub(crate) struct Processes {
 
 #[derive(Debug)]
 struct Process {
-    name: &'static str,
+    name: String,
     child: Child,
 }
 
@@ -56,7 +56,7 @@ impl Processes {
     }
 
     /// Starts a process, in the place of the one that has this name.
-    pub fn start(&mut self, name: &'static str, command: &mut Command) -> Result<()> {
+    pub fn start(&mut self, name: &str, command: &mut Command) -> Result<()> {
         self.stop(name)?;
         let path = self.log(name);
         let log = OpenOptions::new().create(true).append(true).open(&path).on_file("open", &path)?;
@@ -68,22 +68,34 @@ impl Processes {
             // Ctrl-C in a terminal goes to us, and we end the others.
             .process_group(0)
             .spawn()
-            .map_err(|source| Error::Start { name, source })?;
+            .map_err(|source| Error::Start { name: name.into(), source })?;
         if let Err(error) = self.record(name, child.id()) {
             end_unrecorded(&mut child);
             return Err(error);
         }
-        self.running.push(Process { name, child });
+        self.running.push(Process { name: name.into(), child });
         Ok(())
     }
 
     fn record(&self, name: &str, pid: u32) -> Result<()> {
-        let stat_path = PathBuf::from(format!("/proc/{pid}/stat"));
-        let stat = fs::read_to_string(&stat_path).on_file("read", &stat_path)?;
-        let start =
-            start_time(&stat).ok_or_else(|| std::io::ErrorKind::InvalidData.into()).on_file("read", &stat_path)?;
-        let path = self.dir.join("pids").join(name);
-        fs::write(&path, format!("{pid} {start}\n")).on_file("write", &path)
+        record(&self.record_of(name), pid)
+    }
+
+    /// The file that names the process to end; that process may put another in its place.
+    pub fn record_of(&self, name: &str) -> PathBuf {
+        self.dir.join("pids").join(name)
+    }
+
+    /// The process that would be ended under this name.
+    pub fn recorded(&self, name: &str) -> Option<u32> {
+        recorded(&self.record_of(name))
+    }
+
+    /// Has this folder removed with the lab; it is one of a cgroup, and outside the lab's own folder.
+    pub fn own_cgroup(&self, cgroup: &Path) -> Result<()> {
+        let path = self.dir.join("cgroups");
+        let mut list = OpenOptions::new().create(true).append(true).open(&path).on_file("open", &path)?;
+        writeln!(list, "{}", cgroup.display()).on_file("write", &path)
     }
 
     /// Ends one process and waits until it is gone.
@@ -92,14 +104,14 @@ impl Processes {
         wait_for(&mut reaper(&self.dir, &[name], Stdio::null())?, &self.dir)?;
         let mut process = self.running.remove(index);
         wait_for(&mut process.child, &self.dir)?;
-        let path = self.dir.join("pids").join(name);
+        let path = self.record_of(name);
         fs::remove_file(&path).on_file("remove", &path)
     }
 
     /// Waits until `holds`, and says what the process's log says if it ends or takes too long before that.
     pub fn wait_until(
         &mut self,
-        name: &'static str,
+        name: &str,
         what: &'static str,
         patience: Duration,
         mut holds: impl FnMut() -> bool,
@@ -113,10 +125,11 @@ impl Processes {
             if let Some(process) = self.running.iter_mut().find(|process| process.name == name)
                 && let Some(status) = process.child.try_wait().on_file("wait for the process of", &path)?
             {
-                return Err(Error::Ended { name, status: status.to_string(), what, tail: tail(&path) });
+                return Err(Error::Ended { name: name.into(), status: status.to_string(), what, tail: tail(&path) });
             }
             if started.elapsed() > patience {
-                return Err(Error::TooSlow { name, what, seconds: patience.as_secs(), tail: tail(&path) });
+                let seconds = patience.as_secs();
+                return Err(Error::TooSlow { name: name.into(), what, seconds, tail: tail(&path) });
             }
             std::thread::sleep(POLL);
         }
@@ -146,7 +159,7 @@ fn reaper(dir: &Path, names: &[&str], input: Stdio) -> Result<Child> {
         .current_dir("/")
         .process_group(0)
         .spawn()
-        .map_err(|source| Error::Start { name: "sh", source })
+        .map_err(|source| Error::Start { name: "sh".into(), source })
 }
 
 fn reap_ownerless(base: &Path) -> Result<()> {
@@ -187,6 +200,21 @@ fn end_unrecorded(child: &mut Child) {
 
 fn wait_for(child: &mut Child, dir: &Path) -> Result<()> {
     child.wait().map(drop).on_file("wait for a process of", dir)
+}
+
+/// Writes which process is to be ended, whole or not at all.
+pub(crate) fn record(path: &Path, pid: u32) -> Result<()> {
+    let stat_path = PathBuf::from(format!("/proc/{pid}/stat"));
+    let stat = fs::read_to_string(&stat_path).on_file("read", &stat_path)?;
+    let start = start_time(&stat).ok_or_else(|| std::io::ErrorKind::InvalidData.into()).on_file("read", &stat_path)?;
+    let dir = path.parent().unwrap_or(path);
+    let mut file = tempfile::NamedTempFile::new_in(dir.parent().unwrap_or(dir)).on_file("create a file in", dir)?;
+    writeln!(file, "{pid} {start}").on_file("write", file.path())?;
+    file.persist(path).map_err(|error| error.error).on_file("write", path).map(drop)
+}
+
+pub(crate) fn recorded(path: &Path) -> Option<u32> {
+    fs::read_to_string(path).ok()?.split_once(' ')?.0.parse().ok()
 }
 
 /// When the process started, in clock ticks since boot: with the pid, it names a process for good.

@@ -1,6 +1,7 @@
 # Ends processes of one lab: SIGTERM, and SIGKILL for those that are still there a second later.
 #
-#   $1    the lab's folder; pids/NAME in it holds "PID START", START being field 22 of /proc/PID/stat
+#   $1    the lab's folder; pids/NAME in it holds "PID START", START being field 22 of /proc/PID/stat, and cgroups,
+#         where there is one, the cgroups that are the lab's, a line each
 #   $2 …  the names to end; without any, all are ended and the folder is removed
 #
 # It waits for the end of its standard input: that is a pipe from the lab's owner, which closes when the owner lets
@@ -49,5 +50,16 @@ signal_all KILL "$@"
 while any_runs "$@"; do sleep 0.01; done
 
 if [ -n "$everything" ]; then
+    # Those of the last processes are busy for a moment longer.
+    ticks=50
+    while [ $ticks -gt 0 ] && [ -s "$dir/cgroups" ]; do
+        sort -u "$dir/cgroups" | while read -r cgroup; do
+            if [ -d "$cgroup" ]; then find "$cgroup" -depth -type d -exec rmdir {} \; ; fi
+            if [ -d "$cgroup" ]; then echo "$cgroup"; fi
+        done >"$dir/cgroups.left"
+        mv "$dir/cgroups.left" "$dir/cgroups"
+        sleep 0.02
+        ticks=$((ticks - 1))
+    done
     rm -rf "$dir"
 fi

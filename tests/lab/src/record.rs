@@ -64,7 +64,7 @@ impl Proxy {
             .arg(lab.kubeconfig())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|source| Error::Start { name: "kubectl proxy", source })?;
+            .map_err(|source| Error::Start { name: "kubectl proxy".into(), source })?;
         let mut greeting = String::new();
         if let Some(said) = process.stdout.take() {
             BufReader::new(said).read_line(&mut greeting).map_err(|error| Error::record("the proxy", &error))?;
