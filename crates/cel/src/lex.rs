@@ -30,37 +30,48 @@ const SIGNS: [&str; 30] = [
     "(", ")", "[", "]", "{", "}", "=", "&", "|",
 ];
 
-pub(crate) fn tokens(source: &str) -> Result<Vec<Spot<'_>>, Problem> {
+/// All tokens, the end last, and what is none.
+pub(crate) fn tokens(source: &str) -> (Vec<Spot<'_>>, Vec<Problem>) {
     let mut spots = vec![];
+    let mut problems = vec![];
     let mut at = 0;
     loop {
         at = skip_blanks(source, at);
         let rest = &source[at..];
         let Some(first) = rest.chars().next() else {
             spots.push(Spot { at, token: Token::End, text: "<EOF>" });
-            return Ok(spots);
+            return (spots, problems);
         };
-        let (token, length) = match first {
-            '"' | '\'' => text(rest, 0, at)?,
-            'r' | 'R' | 'b' | 'B' if prefix(rest).is_some() => text(rest, prefix(rest).unwrap_or_default(), at)?,
-            '0'..='9' => number(rest, at)?,
-            '.' if rest[1..].starts_with(|next: char| next.is_ascii_digit()) => number(rest, at)?,
+        let read = match first {
+            '"' | '\'' => text(rest, 0, at),
+            'r' | 'R' | 'b' | 'B' if prefix(rest).is_some() => text(rest, prefix(rest).unwrap_or_default(), at),
+            '0'..='9' => number(rest, at),
+            '.' if rest[1..].starts_with(|next: char| next.is_ascii_digit()) => number(rest, at),
             '_' | 'a'..='z' | 'A'..='Z' => {
                 let is_inside = |letter: char| letter == '_' || letter.is_ascii_alphanumeric();
                 let length = rest.find(|letter| !is_inside(letter)).unwrap_or(rest.len());
-                (Token::Name(rest[..length].into()), length)
+                Ok((Token::Name(rest[..length].into()), length))
             }
             '`' => {
-                let end = rest[1..].find('`').ok_or_else(|| unrecognised(rest, at))?;
-                (Token::Name(rest[1..=end].into()), end + 2)
+                let end = rest[1..].find('`').ok_or_else(|| unrecognised(rest, at));
+                end.map(|end| (Token::Name(rest[1..=end].into()), end + 2))
             }
             _ => match SIGNS.into_iter().find(|sign| rest.starts_with(sign)) {
-                Some("=" | "&" | "|") | None => return Err(unrecognised(&rest[..first.len_utf8()], at)),
-                Some(sign) => (Token::Sign(sign), sign.len()),
+                Some("=" | "&" | "|") | None => Err(unrecognised(&rest[..first.len_utf8()], at)),
+                Some(sign) => Ok((Token::Sign(sign), sign.len())),
             },
         };
-        spots.push(Spot { at, token, text: &rest[..length] });
-        at += length;
+        match read {
+            Ok((token, length)) => {
+                spots.push(Spot { at, token, text: &rest[..length] });
+                at += length;
+            }
+            // A text that does not end takes the rest with it; anything else is one letter.
+            Err(problem) => {
+                problems.push(problem);
+                at += if matches!(first, '"' | '\'' | '`') { rest.len() } else { first.len_utf8() };
+            }
+        }
     }
 }
 

@@ -31,6 +31,7 @@ use self::expr::Expr;
 pub use self::{
     check::is_assignable,
     eval::EvalError,
+    functions::parse_duration,
     json::{escape, unescape},
     types::{ObjectType, Type},
     value::{Key, List, Order, Value},

@@ -41,13 +41,20 @@ const RESERVED: [&str; 19] = [
 ];
 
 pub(crate) fn parse(source: &str) -> Result<Expr, Vec<Problem>> {
-    let spots = tokens(source).map_err(|problem| vec![problem])?;
+    let (spots, mut problems) = tokens(source);
     let mut parser = Parser { spots, next: 0, depth: 0 };
     let parsed = parser.conditional().and_then(|expr| match parser.peek() {
         Token::End => Ok(expr),
         _ => Err(parser.unexpected("extraneous", "<EOF>")),
     });
-    parsed.map_err(|problem| vec![problem])
+    match parsed {
+        Ok(expr) if problems.is_empty() => Ok(expr),
+        Ok(_) => Err(problems),
+        Err(problem) => {
+            problems.push(problem);
+            Err(problems)
+        }
+    }
 }
 
 struct Parser<'a> {
@@ -231,7 +238,11 @@ impl Parser<'_> {
                 self.take();
                 Ok(name)
             }
-            _ => Err(self.unexpected("no viable alternative at", "IDENTIFIER")),
+            _ => {
+                let Spot { at, text, .. } = self.spot();
+                let message = format!("Syntax error: no viable alternative at input '.{text}'");
+                Err(Problem { at: *at, message })
+            }
         }
     }
 
@@ -309,11 +320,11 @@ impl Parser<'_> {
         if name != "has" || args.len() != 1 {
             return Ok(Expr::call(open, &name, args));
         }
-        match args.remove(0).kind {
-            Kind::Select { operand, field, way: Way::Value } => {
+        match args.remove(0) {
+            Expr { kind: Kind::Select { operand, field, way: Way::Value }, .. } => {
                 Ok(Expr::new(open, Kind::Select { operand, field, way: Way::Presence }))
             }
-            _ => Err(Problem { at: open, message: "invalid argument to has() macro".into() }),
+            other => Err(Problem { at: other.at, message: "invalid argument to has() macro".into() }),
         }
     }
 
@@ -321,6 +332,9 @@ impl Parser<'_> {
     fn list_of<T>(&mut self, close: &str, element: fn(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         let mut elements = vec![];
         while !self.accept(close) {
+            if close == ")" && elements.is_empty() && matches!(self.peek(), Token::End) {
+                return Err(self.unexpected("mismatched", &BEGINNINGS.replace("'(', ", "'(', ')', ")));
+            }
             elements.push(self.nested(element)?);
             if !self.accept(",") {
                 self.expect(close)?;

@@ -120,6 +120,12 @@ fn what_makes_no_sense_is_refused_with_its_place() {
             "self.s.matches('[')",
             "ERROR: <input>:1:16: invalid matches argument\n | self.s.matches('[')\n | ...............^",
         ),
+        ("self.(", "ERROR: <input>:1:6: Syntax error: no viable alternative at input '.('\n | self.(\n | .....^"),
+        (
+            "self.a == 1 &",
+            "ERROR: <input>:1:13: Syntax error: token recognition error at: '&'\n | self.a == 1 &\n | ............^",
+        ),
+        ("has(self)", "ERROR: <input>:1:5: invalid argument to has() macro\n | has(self)\n | ....^"),
         (
             "self.a >",
             "ERROR: <input>:1:9: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', \

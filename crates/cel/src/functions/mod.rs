@@ -11,12 +11,12 @@ mod versions;
 
 use std::sync::Arc;
 
+pub use self::time::parse_duration;
 pub(crate) use self::{
     formats::{FORMATS, Format},
     net::{Cidr, Url},
     quantity::Quantity,
     strings::shown,
-    time::parse_duration,
 };
 use crate::{
     eval::{EvalError, Evaluated},
@@ -34,19 +34,7 @@ pub(crate) fn call(function: &str, is_method: bool, args: &[Value]) -> Evaluated
             return result;
         }
     }
-    formats::call(function, args).unwrap_or_else(|| no_such_overload(function, is_method, args))
-}
-
-fn no_such_overload(function: &str, is_method: bool, args: &[Value]) -> Evaluated {
-    if function.contains(['_', '@']) {
-        return Err(EvalError::NoSuchOverload);
-    }
-    let types: Vec<_> = args.iter().map(Value::type_name).collect();
-    let shown = match (is_method, types.split_first()) {
-        (true, Some((target, rest))) => format!("{target}.{function}({})", rest.join(", ")),
-        _ => format!("{function}({})", types.join(", ")),
-    };
-    Err(EvalError::Other(format!("no such overload: {shown}")))
+    formats::call(function, args).unwrap_or(Err(EvalError::NoSuchOverload))
 }
 
 fn operator(function: &str, args: &[Value]) -> Option<Evaluated> {

@@ -97,7 +97,7 @@ fn time_zone(name: &str) -> Option<TimeZone> {
 }
 
 /// Reads a duration such as `1h30m` or `-1.5s`, in nanoseconds.
-pub(crate) fn parse_duration(text: &str) -> Option<i64> {
+pub fn parse_duration(text: &str) -> Option<i64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
         None => (1, text.strip_prefix('+').unwrap_or(text)),

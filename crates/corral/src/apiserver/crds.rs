@@ -1,6 +1,4 @@
 //! Kinds that users bring: a stored CustomResourceDefinition is served at once, and its objects follow its schema.
-//!
-//! Rules in CEL (`x-kubernetes-validations`) are stored with the schema and not yet evaluated.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -268,10 +266,21 @@ impl Rules for CustomRules {
         self.versions.get(version).map(|version| version.columns.as_slice())
     }
 
-    fn validate(&self, version: &str, object: &Object, errors: &mut Vec<FieldError>) {
-        if let Some(version) = self.versions.get(version) {
-            version.schema.validate_root(object, errors);
+    fn judge(&self, version: &str, new: &Object, old: Option<&Object>, errors: &mut Vec<FieldError>) -> Vec<String> {
+        let Some(version) = self.versions.get(version) else { return vec![] };
+        version.schema.validate_root(new, old, errors);
+        if !version.schema.has_rules() {
+            return vec![];
         }
+        if errors.iter().any(FieldError::blocks_rules) {
+            let why = "some validation rules were not checked because the object was invalid; correct the existing \
+                       errors to complete validation";
+            errors.push(FieldError::invalid("<nil>", &Value::Null, why));
+            return vec![];
+        }
+        let verdict = version.schema.judge_root(new, old);
+        errors.extend(verdict.errors);
+        verdict.warnings
     }
 }
 

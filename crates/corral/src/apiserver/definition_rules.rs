@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{
     names,
     object::{Meta, Object, at, text},
+    schema::Schema,
     status::FieldError,
 };
 
@@ -40,6 +41,7 @@ pub(crate) fn validate(definition: &Object, errors: &mut Vec<FieldError>) {
 fn validate_versions(versions: Option<&Value>, errors: &mut Vec<FieldError>) {
     let listed: &[Value] = versions.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let shown = json!(listed);
+    let is_one_schema = listed.iter().all(|version| version["schema"] == listed[0]["schema"]);
     for (place, version) in listed.iter().enumerate() {
         let field = |name: &str| format!("spec.versions[{place}].{name}");
         let name = version["name"].as_str().unwrap_or_default();
@@ -55,7 +57,12 @@ fn validate_versions(versions: Option<&Value>, errors: &mut Vec<FieldError>) {
                 let why = "must not be empty at the root";
                 errors.push(FieldError::required(field("schema.openAPIV3Schema.type"), why));
             }
-            Value::Object(_) => {}
+            // Where all versions have one schema, the original keeps it in a place of its own.
+            schema @ Value::Object(_) => match is_one_schema {
+                true if place == 0 => Schema::parse(schema).check_rules("spec.validation.openAPIV3Schema", errors),
+                true => {}
+                false => Schema::parse(schema).check_rules(&field("schema.openAPIV3Schema"), errors),
+            },
             _ => errors.push(FieldError::required(field("schema.openAPIV3Schema"), "")),
         }
     }

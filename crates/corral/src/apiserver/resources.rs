@@ -156,6 +156,18 @@ pub(crate) trait Rules: Send + Sync {
     /// What is wrong with an object, whether new or changed.
     fn validate(&self, _version: &str, _object: &Object, _errors: &mut Vec<FieldError>) {}
 
+    /// What is wrong with an object by the schema of its kind, beyond what was already wrong with the old one. That is
+    /// only warned of.
+    fn judge(
+        &self,
+        _version: &str,
+        _new: &Object,
+        _old: Option<&Object>,
+        _errors: &mut Vec<FieldError>,
+    ) -> Vec<String> {
+        vec![]
+    }
+
     /// What is wrong with a change.
     fn validate_update(&self, _new: &Object, _old: &Object, _errors: &mut Vec<FieldError>) {}
 

@@ -30,6 +30,12 @@ impl FieldError {
         FieldError { reason: "FieldValueInvalid", field: field.into(), body }
     }
 
+    /// For a value that is no JSON but is shown in a form of its own.
+    pub fn invalid_as(field: impl Into<String>, shown: &str, detail: &str) -> Self {
+        let body = format!("Invalid value: {shown}: {detail}");
+        FieldError { reason: "FieldValueInvalid", field: field.into(), body }
+    }
+
     pub fn wrong_type(field: impl Into<String>, value: &str, detail: &str) -> Self {
         let body = format!("Invalid value: \"{value}\": {detail}");
         FieldError { reason: "FieldValueTypeInvalid", field: field.into(), body }
@@ -60,6 +66,18 @@ impl FieldError {
 
     pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         FieldError { reason: "FieldValueForbidden", field: field.into(), body: format!("Forbidden: {detail}") }
+    }
+
+    /// Whether the object is so wrong that rules about it make no sense.
+    pub fn blocks_rules(&self) -> bool {
+        let blocking = [
+            "FieldValueNotSupported",
+            "FieldValueRequired",
+            "FieldValueTooLong",
+            "FieldValueTooMany",
+            "FieldValueTypeInvalid",
+        ];
+        blocking.contains(&self.reason)
     }
 }
 

@@ -11,9 +11,13 @@ use serde_json::Value;
 mod fill;
 mod format;
 mod prune;
+mod rule_checks;
+mod rules;
 pub(crate) mod shape;
 mod unknown;
 mod validate;
+
+use self::rules::Rule;
 
 /// One node of a structural schema.
 #[derive(Debug, Default)]
@@ -33,6 +37,9 @@ pub(crate) struct Schema {
     any_of: Vec<Schema>,
     one_of: Vec<Schema>,
     not: Option<Box<Schema>>,
+    rules: Vec<Rule>,
+    /// Whether there are rules here or anywhere below.
+    has_rules: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,20 +94,26 @@ struct Limits {
 impl Schema {
     /// Reads a schema; what is no schema restricts nothing and keeps nothing.
     pub fn parse(schema: &Value) -> Self {
+        Schema::parse_node(schema, true)
+    }
+
+    fn parse_node(schema: &Value, is_root: bool) -> Self {
         let flag = |name: &str| schema[name] == true;
-        let all = |name: &str| schema[name].as_array().into_iter().flatten().map(Schema::parse).collect();
+        let all = |name: &str| schema[name].as_array().into_iter().flatten().map(Schema::parse_below).collect();
         let named = schema["properties"].as_object().into_iter().flatten();
-        Schema {
+        let mut parsed = Schema {
             kind: schema["type"].as_str().and_then(Type::parse),
             nullable: flag("nullable"),
             default: schema.get("default").cloned(),
-            properties: named.map(|(name, schema)| (name.clone(), Schema::parse(schema))).collect(),
+            properties: named.map(|(name, schema)| (name.clone(), Schema::parse_below(schema))).collect(),
             additional: match &schema["additionalProperties"] {
                 Value::Bool(allowed) => Some(Additional::Allowed(*allowed)),
-                Value::Object(_) => Some(Additional::Like(Box::new(Schema::parse(&schema["additionalProperties"])))),
+                Value::Object(_) => {
+                    Some(Additional::Like(Box::new(Schema::parse_below(&schema["additionalProperties"]))))
+                }
                 _ => None,
             },
-            items: schema.get("items").map(|items| Box::new(Schema::parse(items))),
+            items: schema.get("items").map(|items| Box::new(Schema::parse_below(items))),
             preserves_unknown: flag("x-kubernetes-preserve-unknown-fields"),
             is_embedded_resource: flag("x-kubernetes-embedded-resource"),
             is_int_or_string: flag("x-kubernetes-int-or-string"),
@@ -109,8 +122,16 @@ impl Schema {
             all_of: all("allOf"),
             any_of: all("anyOf"),
             one_of: all("oneOf"),
-            not: schema.get("not").map(|schema| Box::new(Schema::parse(schema))),
-        }
+            not: schema.get("not").map(|schema| Box::new(Schema::parse_below(schema))),
+            rules: vec![],
+            has_rules: false,
+        };
+        parsed.read_rules(schema, is_root);
+        parsed
+    }
+
+    fn parse_below(schema: &Value) -> Self {
+        Schema::parse_node(schema, false)
     }
 
     /// The schema of a field that is not named.

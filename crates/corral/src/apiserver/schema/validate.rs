@@ -6,15 +6,18 @@ use super::{ListKeys, Schema, Type, format::has_format};
 use crate::apiserver::{object::Object, status::FieldError};
 
 impl Schema {
-    /// Validates a whole object; its metadata is checked elsewhere.
-    pub fn validate_root(&self, object: &Object, errors: &mut Vec<FieldError>) {
-        self.validate_fields("", object, errors);
+    /// Validates a whole object; its metadata is checked elsewhere. What stood there before is not complained about.
+    pub fn validate_root(&self, object: &Object, old: Option<&Object>, errors: &mut Vec<FieldError>) {
+        self.validate_fields("", object, old, errors);
         if self.has_alternatives() {
             self.validate_alternatives("", &Value::Object(object.clone()), errors);
         }
     }
 
-    fn validate(&self, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
+    fn validate(&self, path: &str, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+        if old == Some(value) && !["apiVersion", "kind"].contains(&path) {
+            return;
+        }
         if let Some(error) = self.type_error(path, value) {
             errors.push(error);
             return;
@@ -22,8 +25,8 @@ impl Schema {
         match value {
             Value::String(text) => self.validate_text(path, text, errors),
             Value::Number(number) => self.validate_number(path, number.as_f64().unwrap_or_default(), value, errors),
-            Value::Array(items) => self.validate_list(path, items, errors),
-            Value::Object(object) => self.validate_fields(path, object, errors),
+            Value::Array(items) => self.validate_list(path, items, old, errors),
+            Value::Object(object) => self.validate_fields(path, object, old.and_then(Value::as_object), errors),
             Value::Null | Value::Bool(_) => {}
         }
         if !self.limits.one_of.is_empty() && !value.is_null() && !self.limits.one_of.contains(value) {
@@ -97,10 +100,11 @@ impl Schema {
         }
     }
 
-    fn validate_list(&self, path: &str, items: &[Value], errors: &mut Vec<FieldError>) {
+    fn validate_list(&self, path: &str, items: &[Value], old: Option<&Value>, errors: &mut Vec<FieldError>) {
         if let Some(schema) = &self.items {
             for (place, item) in items.iter().enumerate() {
-                schema.validate(&format!("{path}[{place}]"), item, errors);
+                let old = old.and_then(|old| self.item_like(old, item));
+                schema.validate(&format!("{path}[{place}]"), item, old, errors);
             }
         }
         let count = items.len() as u64;
@@ -137,7 +141,7 @@ impl Schema {
         }
     }
 
-    fn validate_fields(&self, path: &str, object: &Object, errors: &mut Vec<FieldError>) {
+    fn validate_fields(&self, path: &str, object: &Object, old: Option<&Object>, errors: &mut Vec<FieldError>) {
         let count = object.len() as u64;
         if let Some(min) = self.limits.min_properties.filter(|min| count < *min) {
             let why = format!("{path} in body should have at least {min} properties");
@@ -149,7 +153,7 @@ impl Schema {
         for (name, value) in object {
             let is_metadata = path.is_empty() && name == "metadata";
             if let (Some(schema), false) = (self.properties.get(name).or_else(|| self.additional()), is_metadata) {
-                schema.validate(&under(path, name), value, errors);
+                schema.validate(&under(path, name), value, old.and_then(|old| old.get(name)), errors);
             }
         }
         for name in self.limits.required.iter().filter(|name| !object.contains_key(*name)) {
@@ -160,7 +164,7 @@ impl Schema {
     fn validate_alternatives(&self, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
         let attempt = |schema: &Schema| {
             let mut errors = vec![];
-            schema.validate(path, value, &mut errors);
+            schema.validate(path, value, None, &mut errors);
             errors
         };
         // The original does not say where, in the field, but in the sentence.
@@ -236,7 +240,7 @@ mod tests {
 
     fn message(schema: Value, object: Value) -> String {
         let mut errors = vec![];
-        Schema::parse(&schema).validate_root(object.as_object().unwrap(), &mut errors);
+        Schema::parse(&schema).validate_root(object.as_object().unwrap(), None, &mut errors);
         if errors.is_empty() { String::new() } else { invalid("example.com", "Plan", "x", &errors).message.clone() }
     }
 

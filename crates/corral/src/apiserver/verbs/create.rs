@@ -49,6 +49,7 @@ pub(crate) fn settle(store: &Store, write: &Write<'_>, mut draft: Draft) -> Answ
     let mut errors = vec![];
     meta_rules::validate(resource, &object, &mut errors);
     resource.rules.validate(&write.target.version, &object, &mut errors);
+    resource.rules.judge(&write.target.version, &object, None, &mut errors);
     if !errors.is_empty() {
         return Err(invalid(&resource.id.group, &resource.id.kind, object.name(), &errors));
     }

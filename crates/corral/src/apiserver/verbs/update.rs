@@ -96,6 +96,8 @@ pub(crate) fn settle(write: &Write<'_>, part: Part, mut draft: Draft) -> Answer<
     if part == Part::Main {
         resource.rules.validate_update(&new, old, &mut errors);
     }
+    let known = resource.rules.judge(&target.version, &new, Some(old), &mut errors);
+    known.into_iter().for_each(|warning| write.warn(warning));
     if !errors.is_empty() {
         return Err(invalid(&resource.id.group, &resource.id.kind, &target.name, &errors));
     }
