@@ -1,6 +1,7 @@
 //! Doing what the parts of the world decide.
 
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{ControllerRevision, ReplicaSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::PropagationPolicy;
 use kube::core::Status;
@@ -10,6 +11,7 @@ use super::garbage::{Header, Verdict};
 use super::job::TRACKING;
 use super::kubelet;
 use super::outcome::Action;
+use super::pods;
 use crate::apiserver::{Answer, Direct, Kind, ResourceId};
 
 /// How often a change that holds whatever else has changed is tried anew when somebody else was faster.
@@ -48,6 +50,29 @@ pub fn perform(direct: &Direct, action: &Action, now: Timestamp) -> Answer<()> {
         }
         Action::CreateLease(lease) => direct.create(&**lease).map(drop),
         Action::RenewLease(lease) => direct.update(&**lease).map(drop),
+        Action::AdoptPod { namespace, name, uid, owner } => {
+            change::<Pod>(direct, Some(namespace), name, Direct::update, |pod| {
+                let lone = pods::controller(&pod.metadata).is_none();
+                if lone && pods::uid(&pod.metadata) == uid && !pods::is_leaving(pod) {
+                    pod.metadata.owner_references.get_or_insert_default().push((**owner).clone());
+                }
+            })
+            .or_else(if_not_gone)
+        }
+        Action::CreateReplicaSet(set) => direct.create(&**set).map(drop),
+        Action::UpdateReplicaSet(set) => direct.update(&**set).map(drop),
+        Action::ReplicaSetStatus(set) => direct.update_status(&**set).map(drop),
+        Action::DeleteReplicaSet { namespace, name, uid } => {
+            direct.delete::<ReplicaSet>(Some(namespace), name, Some(uid)).or_else(if_not_gone)
+        }
+        Action::DeploymentStatus(deployment) => direct.update_status(&**deployment).map(drop),
+        Action::StatefulSetStatus(set) => direct.update_status(&**set).map(drop),
+        Action::DaemonSetStatus(set) => direct.update_status(&**set).map(drop),
+        Action::CreateRevision(revision) => direct.create(&**revision).map(drop),
+        Action::UpdateRevision(revision) => direct.update(&**revision).map(drop),
+        Action::DeleteRevision { namespace, name, uid } => {
+            direct.delete::<ControllerRevision>(Some(namespace), name, Some(uid)).or_else(if_not_gone)
+        }
         Action::BudgetStatus(budget) => direct.update_status(&**budget).map(drop),
         Action::Log { namespace, pod, lines } => {
             let text: String = lines.iter().map(|line| format!("{line}\n")).collect();

@@ -32,6 +32,12 @@ pub enum Look {
     Job(Key),
     /// The Job controller at a pod whose Job is gone.
     Orphan(Key),
+    /// The Deployment controller at a Deployment.
+    Deployment(Key),
+    /// The controller of its kind at a ReplicaSet, StatefulSet or DaemonSet.
+    ReplicaSet(Key),
+    StatefulSet(Key),
+    DaemonSet(Key),
     /// The scheduler at a pod.
     Waiting(Key),
     /// The scheduler at a Node that might suit a waiting pod now.
@@ -57,6 +63,10 @@ impl fmt::Display for Look {
             Look::Pod((namespace, name)) => write!(formatter, "the kubelet's pod {namespace}/{name}"),
             Look::Job((namespace, name)) => write!(formatter, "Job {namespace}/{name}"),
             Look::Orphan((namespace, name)) => write!(formatter, "orphaned pod {namespace}/{name}"),
+            Look::Deployment((namespace, name)) => write!(formatter, "Deployment {namespace}/{name}"),
+            Look::ReplicaSet((namespace, name)) => write!(formatter, "ReplicaSet {namespace}/{name}"),
+            Look::StatefulSet((namespace, name)) => write!(formatter, "StatefulSet {namespace}/{name}"),
+            Look::DaemonSet((namespace, name)) => write!(formatter, "DaemonSet {namespace}/{name}"),
             Look::Waiting((namespace, name)) => write!(formatter, "waiting pod {namespace}/{name}"),
             Look::Room(name) => write!(formatter, "the room on Node {name}"),
             Look::Budget((namespace, name)) => write!(formatter, "PodDisruptionBudget {namespace}/{name}"),

@@ -17,7 +17,7 @@ use super::scheduler::{self, Verdict};
 use super::{Part, World, act, budget, job, kubelet, lifecycle, pods};
 use crate::apiserver::Answer;
 
-type Wake = Option<Timestamp>;
+pub(super) type Wake = Option<Timestamp>;
 
 impl World {
     /// Says when to look again if nothing changes.
@@ -33,6 +33,10 @@ impl World {
             Look::Pod(key) => self.look_at_pod(key, now),
             Look::Job(key) => self.look_at_job(key, now),
             Look::Orphan(key) => self.look_at_orphan(key, now),
+            Look::Deployment(key) => self.look_at_deployment(key, now),
+            Look::ReplicaSet(key) => self.look_at_replica_set(key, now),
+            Look::StatefulSet(key) => self.look_at_stateful_set(key, now),
+            Look::DaemonSet(key) => self.look_at_daemon_set(key, now),
             Look::Waiting(key) => self.look_at_waiting(key, now),
             Look::Room(node) => self.look_at_room(node, now),
             Look::Budget(key) => self.look_at_budget(key, now),
@@ -41,7 +45,7 @@ impl World {
         }
     }
 
-    fn perform(&self, part: Part, outcome: &Outcome, now: Timestamp) -> Answer<Wake> {
+    pub(super) fn perform(&self, part: Part, outcome: &Outcome, now: Timestamp) -> Answer<Wake> {
         let direct = self.direct(part);
         for action in &outcome.actions {
             act::perform(&direct, action, now)?;
@@ -232,7 +236,12 @@ impl World {
     }
 
     /// Reads for a part of the world; nothing, if that part is left out.
-    fn read_for<K: crate::apiserver::Kind>(&self, part: Part, namespace: &str, name: &str) -> Answer<Option<K>> {
+    pub(super) fn read_for<K: crate::apiserver::Kind>(
+        &self,
+        part: Part,
+        namespace: &str,
+        name: &str,
+    ) -> Answer<Option<K>> {
         if !self.has(part) {
             return Ok(None);
         }

@@ -31,6 +31,7 @@ mod job;
 mod labels;
 mod lifecycle;
 mod look;
+mod look_at_workloads;
 mod notes;
 mod notice;
 mod outcome;
@@ -49,17 +50,25 @@ pub enum Part {
     NodeLifecycle,
     TaintEviction,
     Jobs,
+    Deployments,
+    ReplicaSets,
+    StatefulSets,
+    DaemonSets,
     Scheduler,
     Budgets,
     Garbage,
 }
 
 impl Part {
-    pub const ALL: [Part; 7] = [
+    pub const ALL: [Part; 11] = [
         Part::Kubelets,
         Part::NodeLifecycle,
         Part::TaintEviction,
         Part::Jobs,
+        Part::Deployments,
+        Part::ReplicaSets,
+        Part::StatefulSets,
+        Part::DaemonSets,
         Part::Scheduler,
         Part::Budgets,
         Part::Garbage,
@@ -72,6 +81,10 @@ impl Part {
             Part::NodeLifecycle => "world/node-lifecycle",
             Part::TaintEviction => "world/taint-eviction",
             Part::Jobs => "world/job",
+            Part::Deployments => "world/deployment",
+            Part::ReplicaSets => "world/replicaset",
+            Part::StatefulSets => "world/statefulset",
+            Part::DaemonSets => "world/daemonset",
             Part::Scheduler => "world/scheduler",
             Part::Budgets => "world/budget",
             Part::Garbage => "world/garbage",

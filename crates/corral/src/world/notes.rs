@@ -97,8 +97,17 @@ impl PodNote {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
     }
 
+    /// Neither ended nor on its way out.
+    pub fn is_active(&self) -> bool {
+        !self.has_ended() && !self.leaving
+    }
+
     /// The node whose room it takes.
     pub fn occupies(&self) -> Option<&str> {
         self.node.as_deref().filter(|_| !self.has_ended())
+    }
+
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str)
     }
 }

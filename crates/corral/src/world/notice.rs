@@ -52,17 +52,20 @@ impl World {
             }
             _ => {}
         }
-        if self.has(Part::Garbage) {
-            self.notice_ties(&direct, change, &key);
-        }
+        self.notice_ties(&direct, change, &key);
     }
 
     fn notice_pod(&mut self, key: &Key, pod: Option<&Pod>) {
         let before = self.index.note_pod(key, pod);
         let after = self.index.pod(key).cloned();
         for owner in [&before, &after].into_iter().flatten().filter_map(|note| note.owner.as_ref()) {
-            if owner.kind == "Job" {
-                self.soon(Look::Job((key.0.clone(), owner.name.clone())));
+            if let Some(look) = look_of(&owner.kind, (key.0.clone(), owner.name.clone())) {
+                self.soon(look);
+            }
+        }
+        if let Some(lone) = after.as_ref().filter(|note| note.owner.is_none() && note.is_active()) {
+            for (kind, key) in self.index.workloads.selecting(&key.0, &lone.labels) {
+                self.soon(kind.look(key));
             }
         }
         self.notice_covered(key, before.as_ref(), after.as_ref());
@@ -125,7 +128,9 @@ impl World {
 
     fn notice_node(&mut self, name: &str, node: Option<&Node>) {
         let before = self.index.note_node(name, node);
-        let Some(after) = self.index.node(name).cloned() else { return };
+        let Some(after) = self.index.node(name).cloned() else {
+            return self.notice_daemons();
+        };
         self.soon(Look::Taints(name.into()));
         if after.machine.is_some() {
             self.soon(Look::Machine(name.into()));
@@ -140,6 +145,12 @@ impl World {
         let same = |what: fn(&NodeNote, &NodeNote) -> bool| before.as_ref().is_some_and(|before| what(before, &after));
         if !same(|before, after| before.place == after.place) {
             self.soon(Look::Room(name.into()));
+        }
+        let concerns_daemons = |before: &NodeNote, after: &NodeNote| {
+            (&before.place.labels, &before.place.taints) == (&after.place.labels, &after.place.taints)
+        };
+        if !same(concerns_daemons) {
+            self.notice_daemons();
         }
         let pods: Vec<Key> = self.index.pods_on(name).map(|(key, _)| key.clone()).collect();
         if !same(|before, after| before.machine == after.machine) && after.machine.is_some() {
@@ -163,9 +174,30 @@ impl World {
         }
     }
 
+    /// Which nodes suit a DaemonSet may have changed.
+    fn notice_daemons(&mut self) {
+        let sets: Vec<Look> = self.index.workloads.all(WorkloadKind::DaemonSet).cloned().map(Look::DaemonSet).collect();
+        sets.into_iter().for_each(|look| self.soon(look));
+    }
+
     fn notice_workload(&mut self, kind: WorkloadKind, key: &Key, note: Option<WorkloadNote>) {
         let after = note.clone();
         let before = self.index.workloads.note(kind, key, note);
+        if after.is_some() {
+            self.soon(kind.look(key.clone()));
+        }
+        for owner in before.iter().chain(&after).filter_map(|note| note.owner.as_ref()) {
+            if let Some(look) = look_of(&owner.kind, (key.0.clone(), owner.name.clone())) {
+                self.soon(look);
+            }
+        }
+        if let Some(lone) = after.as_ref().filter(|note| kind == WorkloadKind::ReplicaSet && note.owner.is_none()) {
+            for (kind, key) in self.index.workloads.selecting(&key.0, &lone.labels) {
+                if kind == WorkloadKind::Deployment {
+                    self.soon(kind.look(key));
+                }
+            }
+        }
         if before.as_ref().and_then(|note| note.replicas) != after.as_ref().and_then(|note| note.replicas) {
             let labels = before.iter().chain(&after).map(|note| &note.labels);
             let covering: Vec<Look> =
@@ -196,7 +228,11 @@ impl World {
         let json = direct.json(&change.resource, &change.namespace, &change.name);
         let header = json.and_then(|json| serde_json::from_slice::<Object>(&json).ok()).map(|object| object.metadata);
         let gone = header.is_none();
-        for uid in self.owners.note(&change.resource, key, header) {
+        let concerned = self.owners.note(&change.resource, key, header);
+        if !self.has(Part::Garbage) {
+            return;
+        }
+        for uid in concerned {
             self.soon(Look::Garbage(uid));
         }
         if change.resource.group.is_empty() && change.resource.plural == "namespaces" {
@@ -204,6 +240,14 @@ impl World {
         } else if gone && !change.namespace.is_empty() {
             self.soon(Look::Namespace(change.namespace.clone()));
         }
+    }
+}
+
+/// The look at the controller of a pod or ReplicaSet; none for kinds that this world does not have.
+fn look_of(kind: &str, key: Key) -> Option<Look> {
+    match kind {
+        "Job" => Some(Look::Job(key)),
+        kind => Some(WorkloadKind::named(kind)?.look(key)),
     }
 }
 

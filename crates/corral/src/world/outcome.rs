@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use drover_clock::later;
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 
 use super::events::Note;
 use super::kubelet::Upgraded;
@@ -63,6 +64,32 @@ pub enum Action {
     },
     CreateLease(Box<Lease>),
     RenewLease(Box<Lease>),
+    /// Makes an object the pod's controller.
+    AdoptPod {
+        namespace: String,
+        name: String,
+        uid: String,
+        owner: Box<OwnerReference>,
+    },
+    CreateReplicaSet(Box<ReplicaSet>),
+    UpdateReplicaSet(Box<ReplicaSet>),
+    ReplicaSetStatus(Box<ReplicaSet>),
+    DeleteReplicaSet {
+        namespace: String,
+        name: String,
+        uid: String,
+    },
+    /// The status, and the annotation that says its revision.
+    DeploymentStatus(Box<Deployment>),
+    StatefulSetStatus(Box<StatefulSet>),
+    DaemonSetStatus(Box<DaemonSet>),
+    CreateRevision(Box<ControllerRevision>),
+    UpdateRevision(Box<ControllerRevision>),
+    DeleteRevision {
+        namespace: String,
+        name: String,
+        uid: String,
+    },
     BudgetStatus(Box<PodDisruptionBudget>),
     Log {
         namespace: String,

@@ -1,15 +1,22 @@
-//! What the world remembers of Deployments, ReplicaSets, StatefulSets and DaemonSets: whose pods are whose, and how many
-//! there should be.
+//! Deployments, ReplicaSets, StatefulSets and DaemonSets: their controllers, and what the world remembers of them: whose
+//! pods are whose, and how many there should be.
 
-use std::collections::BTreeMap;
+pub mod daemon_set;
+pub mod deployment;
+pub mod replica_set;
+pub mod revisions;
+pub mod stateful_set;
+pub mod template;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
-use kube::core::Selector;
+use kube::core::{Selector, SelectorExt};
 
-use super::agenda::Key;
+use super::agenda::{Key, Look};
 use super::budget::Scale;
-use super::labels::Labels;
+use super::labels::{Labels, Selecting};
 use super::notes::Owner;
 use super::pods;
 
@@ -29,6 +36,15 @@ impl WorkloadKind {
             "StatefulSet" => Some(WorkloadKind::StatefulSet),
             "DaemonSet" => Some(WorkloadKind::DaemonSet),
             _ => None,
+        }
+    }
+
+    pub fn look(self, key: Key) -> Look {
+        match self {
+            WorkloadKind::Deployment => Look::Deployment(key),
+            WorkloadKind::ReplicaSet => Look::ReplicaSet(key),
+            WorkloadKind::StatefulSet => Look::StatefulSet(key),
+            WorkloadKind::DaemonSet => Look::DaemonSet(key),
         }
     }
 }
@@ -91,20 +107,87 @@ impl WorkloadNote {
 #[derive(Debug, Default)]
 pub struct Workloads {
     notes: BTreeMap<(WorkloadKind, Key), WorkloadNote>,
+    /// ReplicaSets by the uid of their Deployment.
+    sets_of: BTreeMap<String, BTreeSet<Key>>,
+    /// ReplicaSets that nobody controls.
+    lone: BTreeSet<Key>,
+    selecting: Selecting<(WorkloadKind, Key)>,
 }
 
 impl Workloads {
     /// Remembers one as it is now, or forgets it; answers with what was known of it.
     pub fn note(&mut self, kind: WorkloadKind, key: &Key, note: Option<WorkloadNote>) -> Option<WorkloadNote> {
         let place = (kind, key.clone());
-        match note {
-            Some(note) => self.notes.insert(place, note),
-            None => self.notes.remove(&place),
+        let before = self.notes.remove(&place);
+        if let Some(before) = &before {
+            self.selecting.remove(&key.0, &before.selector, &place);
+            self.untie(kind, key, before);
+        }
+        if let Some(note) = note {
+            self.selecting.insert(&key.0, &note.selector, place.clone());
+            match (kind, &note.owner) {
+                (WorkloadKind::ReplicaSet, Some(owner)) => {
+                    self.sets_of.entry(owner.uid.clone()).or_default().insert(key.clone());
+                }
+                (WorkloadKind::ReplicaSet, None) => {
+                    self.lone.insert(key.clone());
+                }
+                _ => {}
+            }
+            self.notes.insert(place, note);
+        }
+        before
+    }
+
+    fn untie(&mut self, kind: WorkloadKind, key: &Key, note: &WorkloadNote) {
+        match (kind, &note.owner) {
+            (WorkloadKind::ReplicaSet, Some(owner)) => {
+                if let Some(sets) = self.sets_of.get_mut(&owner.uid) {
+                    sets.remove(key);
+                    if sets.is_empty() {
+                        self.sets_of.remove(&owner.uid);
+                    }
+                }
+            }
+            (WorkloadKind::ReplicaSet, None) => {
+                self.lone.remove(key);
+            }
+            _ => {}
         }
     }
 
     pub fn get(&self, kind: WorkloadKind, key: &Key) -> Option<&WorkloadNote> {
         self.notes.get(&(kind, key.clone()))
+    }
+
+    pub fn all(&self, kind: WorkloadKind) -> impl Iterator<Item = &Key> {
+        self.notes
+            .range((kind, Key::default())..)
+            .take_while(move |((found, _), _)| *found == kind)
+            .map(|((_, key), _)| key)
+    }
+
+    /// The ReplicaSets of the Deployment with this uid.
+    pub fn sets_of(&self, deployment: &str) -> impl Iterator<Item = &Key> {
+        self.sets_of.get(deployment).into_iter().flatten()
+    }
+
+    /// ReplicaSets that nobody controls and that a Deployment selects.
+    pub fn lone_sets<'a>(&'a self, deployment: &'a Key) -> impl Iterator<Item = &'a Key> {
+        let selector = self.get(WorkloadKind::Deployment, deployment).map(|note| &note.selector);
+        let lone = self.lone.iter().filter(|key| key.0 == deployment.0);
+        lone.filter(move |key| {
+            let labels = self.get(WorkloadKind::ReplicaSet, key).map(|note| &note.labels);
+            labels.zip(selector).is_some_and(|(labels, selector)| selector.matches(labels))
+        })
+    }
+
+    /// Those that select something with these labels.
+    pub fn selecting(&self, namespace: &str, labels: &Labels) -> Vec<(WorkloadKind, Key)> {
+        let candidates = self.selecting.candidates(namespace, labels).into_iter();
+        let matches =
+            |place: &&(WorkloadKind, Key)| self.notes.get(*place).is_some_and(|note| note.selector.matches(labels));
+        candidates.filter(matches).cloned().collect()
     }
 
     /// How many pods the controller of a pod wants, as the disruption controller asks for it.
