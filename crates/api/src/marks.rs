@@ -18,8 +18,8 @@ pub const CLAIMS: &str = "drover.dev/claims";
 /// Label and annotation of a Node: the claim that it is taken under.
 ///
 /// The label holds the claim's id; every Job of ours requires it. The annotation holds, as JSON, who took the Node,
-/// whether the cordon is ours, and the Node's bootID when the Job ended. Both come in the one patch that takes the Node
-/// out of service, guarded by its resourceVersion, and go in the one patch that gives it back. A cordoned Node whose
+/// whether the cordon is ours, how often its Job has failed, and that it has ended while the Node is waited for. Both
+/// come in the one patch that takes the Node out of service, guarded by its resourceVersion, and go in the one patch that gives it back. A cordoned Node whose
 /// annotation does not say that the cordon is ours stays cordoned.
 pub const NODE_CLAIM: &str = "drover.dev/claim";
 
@@ -35,13 +35,49 @@ pub const JOB_CLAIM: &str = "drover.dev/claim";
 /// the drain goes on, or with the pod.
 pub const WAITS: &str = "drover.dev/waits";
 
+/// Annotation of a Job: a digest of what the Plan asked for when the Job was made.
+///
+/// Written when the Job is created. A Job whose Plan asks for something else by now is replaced.
+pub const JOB_TEMPLATE: &str = "drover.dev/template";
+
+/// Annotation of a Node: a Plan has given up on it, and goes on with others ([`ON_FAILURE`] is [`CONTINUE`]).
+///
+/// It holds, as JSON, which Plan, what failed, and whether the cordon is ours. It comes when the claim ends, and goes
+/// when the Node is tried again, leaves the Plan, or the Plan is deleted; a cordon of ours goes with it.
+pub const NODE_FAILED: &str = "drover.dev/failed";
+
+/// Annotation of a Node, by a person: try again now what has failed on it, whatever the value. Drover takes it away.
+pub const NODE_RETRY: &str = "drover.dev/retry";
+
+/// Annotation of a Plan, by a person: what becomes of a node whose Job fails; [`RETRY`] if it is not there.
+pub const ON_FAILURE: &str = "drover.dev/on-failure";
+/// The node stays claimed and is tried again, with growing pauses.
+pub const RETRY: &str = "retry";
+/// After the third failure the claim ends, and the Plan goes on with other nodes.
+pub const CONTINUE: &str = "continue";
+
+/// Annotation of a Plan, by a person: unless `false`, no node is started. Those at work go on.
+pub const PAUSED: &str = "drover.dev/paused";
+
+/// Annotation of a Plan, by a person: Plans, as `NAMESPACE/NAME` or `NAME`, that must be complete first.
+pub const AFTER: &str = "drover.dev/after";
+
+/// Annotation of a Plan, by a person: an object and an expression over it that must be true when a node is started.
+pub const GATE: &str = "drover.dev/gate";
+
+/// Annotation of a Plan, by a person: codes of what is done although Drover would rather not, separated by commas.
+pub const ACCEPT: &str = "drover.dev/accept";
+/// A code for [`ACCEPT`]: follow the channel to a lower version.
+pub const CHANNEL_DOWNGRADE: &str = "ChannelDowngrade";
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn all_keys_of_ours_begin_alike() {
-        for key in [CLAIMS, NODE_CLAIM, JOB_CLAIM, WAITS] {
+        let claims = [CLAIMS, NODE_CLAIM, JOB_CLAIM, JOB_TEMPLATE, NODE_FAILED, NODE_RETRY, WAITS];
+        for key in claims.into_iter().chain([ON_FAILURE, PAUSED, AFTER, GATE, ACCEPT]) {
             assert!(key.starts_with(PREFIX), "{key}");
         }
     }

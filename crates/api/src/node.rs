@@ -3,5 +3,8 @@
 
 /// The name that a Node gives itself. Usually, but not always, the name of the Node object.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
+/// The operating system of a Node: `linux` or `windows`.
+pub const OS: &str = "kubernetes.io/os";
+pub const WINDOWS: &str = "windows";
 /// The taint of a cordoned Node.
 pub const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";

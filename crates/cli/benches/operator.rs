@@ -1,7 +1,7 @@
 //! How long a decision takes and how much memory an operator needs with 1,000 nodes: `make bench`.
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
@@ -49,6 +49,10 @@ fn decisions() -> Result<()> {
         jobs: Vec::new(),
         secrets: &secrets,
         settings: &settings,
+        plans: &BTreeMap::new(),
+        claiming: BTreeSet::new(),
+        channels: &BTreeMap::new(),
+        poll_interval: jiff::SignedDuration::from_mins(15),
         status_written: None,
         trouble: Vec::new(),
     };

@@ -51,7 +51,7 @@ pub struct ConnectionArgs {
 
 impl ConnectionArgs {
     pub fn connection(&self) -> Connection {
-        Connection { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
+        Connection { kubeconfig: self.kubeconfig.clone(), context: self.context.clone(), server: None }
     }
 }
 

@@ -63,7 +63,7 @@ impl Cluster {
     fn wait_until_the_pod_is_healthy(&self) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let connection = Connection { kubeconfig: Some(self.corral.kubeconfig()), context: None };
+            let connection = Connection { kubeconfig: Some(self.corral.kubeconfig()), ..Connection::default() };
             let budgets: Api<PodDisruptionBudget> = Api::namespaced(connect(&connection).await.unwrap(), "default");
             let healthy = async || {
                 let status = budgets.get("web").await.unwrap().status;

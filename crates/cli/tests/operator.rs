@@ -81,7 +81,7 @@ async fn it_upgrades_a_node_and_gives_its_lease_back_when_it_is_told_to_stop() {
     std::fs::write(&objects, OBJECTS).unwrap();
     std::fs::write(&crds, serde_json::json!({ "kind": "List", "items": drover_api::crds::all() }).to_string()).unwrap();
     let corral = Corral::start(&["--load", folder.path().to_str().unwrap()]);
-    let connection = Connection { kubeconfig: Some(corral.kubeconfig()), context: None };
+    let connection = Connection { kubeconfig: Some(corral.kubeconfig()), context: None, server: None };
     let client = connect(&connection).await.unwrap();
     let plans: Api<Plan> = Api::namespaced(client.clone(), "system-upgrade");
     let leases: Api<Lease> = Api::namespaced(client.clone(), "system-upgrade");

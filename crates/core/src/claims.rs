@@ -10,6 +10,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+/// So many nodes tell how long one usually takes.
+const REMEMBERED: usize = 5;
+
 /// All claims under one limit, as kept in [`drover_api::marks::CLAIMS`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -21,6 +24,9 @@ pub struct Claims {
     /// By node name.
     #[serde(default)]
     pub nodes: BTreeMap<String, Claim>,
+    /// How many seconds the last nodes took, the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub took: Vec<i64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,9 +76,61 @@ pub struct Mark {
     /// The cordon is ours: it goes with the mark. A node that was cordoned before stays cordoned.
     #[serde(default)]
     pub cordoned: bool,
-    /// The bootID that was current when the Job ended.
+    /// The Job has ended well, but the node has to be waited for. From here on the Job may be deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job_ended_in_boot: Option<String>,
+    pub done: Option<Done>,
+    /// The Job has failed, once or more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Failed>,
+}
+
+/// A Job that has ended well.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Done {
+    /// What the node carries from now on.
+    pub hash: String,
+    pub version: String,
+    /// When the Job began, if it said so, and when it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began: Option<Timestamp>,
+    pub ended: Timestamp,
+    /// The bootID that was current then.
+    pub boot: String,
+}
+
+/// Failures that have been counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failed {
+    /// How often in a row, for what the Plan asked for then.
+    pub attempts: u32,
+    /// What that was: a change of it starts the count anew.
+    pub wish: String,
+    /// The uid of the last Job that failed: it is counted once.
+    pub job: String,
+    pub at: Timestamp,
+    /// Until when the failed Job is kept: one that is gone before was deleted by somebody who wants another try.
+    pub kept_until: Timestamp,
+    /// The failure in one sentence.
+    pub sentence: String,
+    /// Somebody wants another try now.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retry: bool,
+}
+
+/// A node that its Plan goes on without, as kept in [`drover_api::marks::NODE_FAILED`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SetAside {
+    pub owner: Owner,
+    /// The cordon is ours.
+    #[serde(default)]
+    pub cordoned: bool,
+    /// The hash that it failed with: another one is tried again.
+    pub hash: String,
+    pub since: Timestamp,
+    pub sentence: String,
 }
 
 /// Who took a node: enough to find out whether it still exists.
@@ -92,12 +150,26 @@ impl Claims {
     }
 
     pub fn write(&self) -> String {
-        serde_json::json!({ "epoch": self.epoch, "holder": self.holder, "nodes": self.nodes }).to_string()
+        serde_json::json!(self).to_string()
+    }
+
+    /// How long a node usually takes, in seconds: the median of the last ones.
+    pub fn usual_seconds(&self) -> Option<i64> {
+        let mut sorted = self.took.clone();
+        sorted.sort_unstable();
+        sorted.get(sorted.len() / 2).copied()
+    }
+
+    /// Notes how long a node took.
+    pub fn note_duration(&mut self, seconds: i64) {
+        self.took.push(seconds.max(0));
+        let surplus = self.took.len().saturating_sub(REMEMBERED);
+        self.took.drain(..surplus);
     }
 
     /// The same claims one epoch later, held by `holder`.
     pub fn raised_by(&self, holder: &str) -> Self {
-        Claims { epoch: self.epoch + 1, holder: holder.to_owned(), nodes: self.nodes.clone() }
+        Claims { epoch: self.epoch + 1, holder: holder.to_owned(), ..self.clone() }
     }
 }
 
@@ -108,7 +180,8 @@ mod tests {
     #[test]
     fn claims_survive_being_written_and_read() {
         let claim = Claim { id: "c1".into(), owner: "uid".into(), since: "2026-01-01T12:00:00Z".parse().unwrap() };
-        let claims = Claims { epoch: 3, holder: "a".into(), nodes: [("n1".to_owned(), claim)].into() };
+        let claims =
+            Claims { epoch: 3, holder: "a".into(), nodes: [("n1".to_owned(), claim)].into(), took: vec![30, 40] };
         assert_eq!(Claims::read(Some(&claims.write())), claims);
     }
 
@@ -116,6 +189,17 @@ mod tests {
     fn an_unreadable_annotation_counts_as_none() {
         assert_eq!(Claims::read(Some("{{{")), Claims::default());
         assert_eq!(Claims::read(None), Claims::default());
+    }
+
+    #[test]
+    fn a_node_usually_takes_as_long_as_most_of_the_last_ones() {
+        let mut claims = Claims::default();
+        assert_eq!(claims.usual_seconds(), None);
+        for seconds in [900, 30, 31, 32, 33, 3600] {
+            claims.note_duration(seconds);
+        }
+        assert_eq!(claims.took, [30, 31, 32, 33, 3600]);
+        assert_eq!(claims.usual_seconds(), Some(32));
     }
 
     #[test]

@@ -11,6 +11,16 @@ pub struct Decision {
     pub stages: Vec<Vec<Write>>,
     pub waits: Vec<Wait>,
     pub look_again: Option<Timestamp>,
+    /// A channel to ask; the answer comes into the next view.
+    pub ask: Option<Question>,
+}
+
+/// A question to a channel: an HTTP server that answers with a redirect to the latest version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    pub url: String,
+    /// What is known so far; it is told to the server. Empty: nothing.
+    pub latest_version: String,
 }
 
 impl Decision {
@@ -108,11 +118,15 @@ pub enum Purpose {
     /// then meets another resourceVersion.
     FenceNode,
     CreateJob,
-    /// The Job has ended: the Node's bootID at that moment is noted.
+    /// The Job has ended and its Node has to be waited for: what is known of the end is noted on the Node.
     NoteJobEnd,
+    /// A failure is counted on the Node, or that somebody wants another try.
+    NoteFailure,
     /// Marks and cordon go, the result label comes.
     ReleaseNode,
-    /// Marks whose Plan is gone are undone.
+    /// The Plan goes on without the Node: it stays cordoned with its failure, and its claim ends.
+    SetAside,
+    /// Marks whose Plan is gone, or no longer means the Node, are undone.
     UndoMarks,
     /// A Job that belongs to no current claim.
     DeleteJob,
@@ -123,14 +137,16 @@ pub enum Purpose {
 
 impl Purpose {
     /// All of them, for coverage.
-    pub const ALL: [Purpose; 11] = [
+    pub const ALL: [Purpose; 13] = [
         Purpose::RaiseEpoch,
         Purpose::ClaimNodes,
         Purpose::TakeNode,
         Purpose::FenceNode,
         Purpose::CreateJob,
         Purpose::NoteJobEnd,
+        Purpose::NoteFailure,
         Purpose::ReleaseNode,
+        Purpose::SetAside,
         Purpose::UndoMarks,
         Purpose::DeleteJob,
         Purpose::PublishStatus,
@@ -158,15 +174,35 @@ pub struct Wait {
 pub enum Reason {
     PlanInvalid,
     VersionUnresolved,
+    /// The channel cannot be asked, or its answer names no version.
+    ChannelFails,
+    /// The channel names a lower version than the Plan has followed.
+    ChannelDowngrades,
     SecretNotFound,
+    /// The user has paused the Plan.
+    PlanPaused,
+    /// A Plan that this one comes after is not complete.
+    OtherPlanFirst,
+    /// Another exclusive Plan of the namespace holds a claim.
+    ExclusivePlanActs,
+    /// The Plan's gate is not true.
+    GateClosed,
+    /// The Plan's gate cannot be read or evaluated.
+    GateFails,
     /// The Plan's limit of nodes at once is reached.
     ConcurrencyReached,
     /// The Plan's window is closed: no further node is taken.
     WindowClosed,
+    /// The window closes before a node would be done.
+    WindowTooShort,
+    /// As many nodes have failed as the Plan allows to be out.
+    TooManyNodesFailed,
     NodeNotReady,
     NodeClaimedByAnother,
     JobRunning,
     JobFailed,
+    /// The Job has ended well; the Plan's delay after that is not over.
+    Soaking,
     JobBeingDeleted,
     /// A Job of this Plan that Drover did not make is at work.
     AnotherControllerActs,
@@ -186,16 +222,26 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, for coverage.
-    pub const ALL: [Reason; 17] = [
+    pub const ALL: [Reason; 27] = [
         Reason::PlanInvalid,
         Reason::VersionUnresolved,
+        Reason::ChannelFails,
+        Reason::ChannelDowngrades,
         Reason::SecretNotFound,
+        Reason::PlanPaused,
+        Reason::OtherPlanFirst,
+        Reason::ExclusivePlanActs,
+        Reason::GateClosed,
+        Reason::GateFails,
         Reason::ConcurrencyReached,
         Reason::WindowClosed,
+        Reason::WindowTooShort,
+        Reason::TooManyNodesFailed,
         Reason::NodeNotReady,
         Reason::NodeClaimedByAnother,
         Reason::JobRunning,
         Reason::JobFailed,
+        Reason::Soaking,
         Reason::JobBeingDeleted,
         Reason::AnotherControllerActs,
         Reason::NoPermission,

@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 
 use drover_api::plan::{PlanSpec, PlanStatus};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::claims::{ClaimId, Claims, Mark};
+use crate::claims::{ClaimId, Claims, Mark, SetAside};
 use crate::decision::{Kind, Subject};
 use crate::plan::hash::secret_digest;
 
@@ -46,7 +46,11 @@ pub struct NodeSeen {
     pub boot_id: String,
     /// The claim on it, whoever's it is.
     pub claim: Option<ClaimId>,
-    pub mark: Option<Mark>,
+    pub mark: Option<Box<Mark>>,
+    /// A Plan has given up on it.
+    pub set_aside: Option<Box<SetAside>>,
+    /// Somebody wants to try again what failed on it.
+    pub retry: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -54,8 +58,15 @@ pub struct JobSeen {
     pub meta: Meta,
     /// The claim it was made under; none if Drover did not make it.
     pub claim: Option<ClaimId>,
+    /// What its Plan asked for when it was made; none if Drover did not say.
+    pub template: Option<String>,
+    pub began: Option<Timestamp>,
     pub deadline: Option<Timestamp>,
     pub outcome: Option<Outcome>,
+    /// When it ended.
+    pub ended: Option<Timestamp>,
+    /// Until when it is kept after its end.
+    pub kept_until: Option<Timestamp>,
 }
 
 /// How a Job ended.
@@ -79,7 +90,7 @@ pub struct PlanSeen {
     pub spec: Result<PlanSpec, String>,
     pub status: PlanStatus,
     pub claims: Claims,
-    /// The object as JSON, for the paths that the digest annotation names.
+    /// The object as JSON, for the paths that the digest annotation names; null if there is none.
     pub raw: serde_json::Value,
 }
 
@@ -125,6 +136,7 @@ struct Wire<S: Default, T: Default> {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Condition {
     #[serde(rename = "type")]
     kind: String,
@@ -133,6 +145,8 @@ struct Condition {
     reason: String,
     #[serde(default)]
     message: String,
+    #[serde(default)]
+    last_transition_time: Option<Timestamp>,
 }
 
 fn has(conditions: &[Condition], kind: &str) -> bool {
@@ -163,6 +177,9 @@ impl NodeSeen {
         let claim = metadata.labels.get(drover_api::marks::NODE_CLAIM).map(|id| ClaimId::from(id.as_str()));
         let mark =
             metadata.annotations.get(drover_api::marks::NODE_CLAIM).and_then(|text| serde_json::from_str(text).ok());
+        let set_aside =
+            metadata.annotations.get(drover_api::marks::NODE_FAILED).and_then(|text| serde_json::from_str(text).ok());
+        let retry = metadata.annotations.contains_key(drover_api::marks::NODE_RETRY);
         // Nodes carry many annotations of others; none of them is read.
         metadata.annotations = BTreeMap::new();
         Ok(NodeSeen {
@@ -172,6 +189,8 @@ impl NodeSeen {
             boot_id: status.node_info.boot_id,
             claim,
             mark,
+            set_aside,
+            retry,
         })
     }
 }
@@ -183,6 +202,8 @@ impl JobSeen {
         struct Spec {
             #[serde(default)]
             active_deadline_seconds: Option<i64>,
+            #[serde(default)]
+            ttl_seconds_after_finished: Option<i64>,
         }
         #[derive(Deserialize, Default)]
         #[serde(rename_all = "camelCase")]
@@ -191,6 +212,8 @@ impl JobSeen {
             conditions: Vec<Condition>,
             #[serde(default)]
             start_time: Option<Timestamp>,
+            #[serde(default)]
+            completion_time: Option<Timestamp>,
         }
         let Wire::<Spec, Status> { mut metadata, spec, status } = serde_json::from_slice(json)?;
         let failed = status.conditions.iter().find(|c| c.kind == "Failed" && c.status == "True");
@@ -201,12 +224,22 @@ impl JobSeen {
             None => has(&status.conditions, "Complete").then_some(Outcome::Complete),
         };
         let claim = metadata.labels.get(drover_api::marks::JOB_CLAIM).map(|id| ClaimId::from(id.as_str()));
-        let deadline = status
-            .start_time
-            .zip(spec.active_deadline_seconds)
-            .and_then(|(start, seconds)| start.checked_add(jiff::SignedDuration::from_secs(seconds)).ok());
+        let template = metadata.annotations.remove(drover_api::marks::JOB_TEMPLATE);
+        let ended = failed.and_then(|condition| condition.last_transition_time).or(status.completion_time);
+        let after = |start: Option<Timestamp>, seconds: Option<i64>| {
+            start.zip(seconds).and_then(|(start, seconds)| start.checked_add(SignedDuration::from_secs(seconds)).ok())
+        };
         metadata.annotations = BTreeMap::new();
-        Ok(JobSeen { meta: metadata, claim, deadline, outcome })
+        Ok(JobSeen {
+            meta: metadata,
+            claim,
+            template,
+            began: status.start_time,
+            deadline: after(status.start_time, spec.active_deadline_seconds),
+            outcome,
+            ended,
+            kept_until: after(ended, spec.ttl_seconds_after_finished),
+        })
     }
 }
 
@@ -238,7 +271,9 @@ impl PlanSeen {
         // The status is an output: one that cannot be read is written again from the facts.
         let status = parts.status.and_then(|status| serde_json::from_str(status.get()).ok()).unwrap_or_default();
         let claims = Claims::read(parts.metadata.annotations.get(drover_api::marks::CLAIMS).map(String::as_str));
-        Ok(PlanSeen { meta: parts.metadata, spec, status, claims, raw: serde_json::from_slice(json)? })
+        let is_digested = parts.metadata.annotations.contains_key(drover_api::plan::labels::DIGEST);
+        let raw = if is_digested { serde_json::from_slice(json)? } else { serde_json::Value::Null };
+        Ok(PlanSeen { meta: parts.metadata, spec, status, claims, raw })
     }
 
     pub fn subject(&self) -> Subject {

@@ -3,7 +3,9 @@
 //! Every answer is an event for the store, also a refusal: whoever lost a race reads the object at once instead of
 //! waiting for the watch to tell.
 
-use drover_core::decision::{Act, Kind, Purpose, Write};
+use std::collections::BTreeMap;
+
+use drover_core::decision::{Act, Kind, Purpose, Subject, Write};
 use drover_core::seen::Seen;
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -51,18 +53,32 @@ pub struct Hands {
 
 impl Hands {
     /// Ordered between stages, side by side within one; the first failure ends the batch after its stage.
+    ///
+    /// A write that follows one of the same batch to the same object was decided on what that one made of it: it is guarded
+    /// by the resourceVersion that the first one was answered with.
     pub async fn carry_out(&self, stages: Vec<Vec<Write>>) -> Option<Box<Failure>> {
-        for stage in stages {
+        let mut made: BTreeMap<Subject, (String, u64)> = BTreeMap::new();
+        for mut stage in stages {
+            stage.iter_mut().for_each(|write| guard_anew(write, &made));
             let results = join_all(stage.iter().map(|write| self.write(write))).await;
-            let failed = stage.into_iter().zip(results).find_map(|(write, result)| Some((write, result.err()?)));
-            if let Some((write, error)) = failed {
-                return Some(Box::new(Failure { write, error }));
+            for (write, result) in stage.into_iter().zip(results) {
+                match result {
+                    Ok(Some(version)) => {
+                        let first = made.remove(&write.subject).map(|(first, _)| first);
+                        if let Some(guard) = first.or_else(|| guard(&write).map(str::to_owned)) {
+                            made.insert(write.subject, (guard, version));
+                        }
+                    }
+                    Ok(None) => {}
+                    Err(error) => return Some(Box::new(Failure { write, error })),
+                }
             }
         }
         None
     }
 
-    async fn write(&self, write: &Write) -> Result<(), ApiError> {
+    /// Answers with the resourceVersion that the object has now, where it is known.
+    async fn write(&self, write: &Write) -> Result<Option<u64>, ApiError> {
         if self.leading_until.borrow().is_none_or(|until| Instant::now() >= until) {
             let message = "this operator no longer leads".to_owned();
             let (causes, retry_after) = (Vec::new(), None);
@@ -71,15 +87,14 @@ impl Hands {
         match self.send(write).await {
             Ok(body) => {
                 tracing::info!("{:?} {}", write.purpose, write.subject);
-                self.learn(write, &body);
-                Ok(())
+                Ok(self.learn(write, &body))
             }
             // Told before, or not to be told: neither keeps an upgrade from going on.
             Err(error) if write.purpose == Purpose::Announce => {
                 if error.code() != Some(409) {
                     tracing::warn!("cannot create {}: {error}", write.subject);
                 }
-                Ok(())
+                Ok(None)
             }
             Err(error) => {
                 if matches!(error.code(), Some(404 | 409)) {
@@ -127,31 +142,54 @@ impl Hands {
     }
 
     /// The answer to a write is the newest that is known of its object.
-    fn learn(&self, write: &Write, body: &[u8]) {
+    fn learn(&self, write: &Write, body: &[u8]) -> Option<u64> {
         let gone = matches!(write.act, Act::Delete { .. }) && !is_object(body);
-        self.tell(write, (!gone).then_some(body));
+        self.tell(write, (!gone).then_some(body))
     }
 
     /// Reads the object of a lost race.
     async fn look(&self, write: &Write) {
         match self.api.get(&object(&write.subject)).await {
-            Ok(body) => self.tell(write, Some(&body)),
-            Err(error) if error.code() == Some(404) => self.tell(write, None),
+            Ok(body) => drop(self.tell(write, Some(&body))),
+            Err(error) if error.code() == Some(404) => drop(self.tell(write, None)),
             Err(_) => {}
         }
     }
 
-    fn tell(&self, write: &Write, body: Option<&[u8]>) {
-        if write.subject.kind == Kind::Event {
-            return;
+    fn tell(&self, write: &Write, body: Option<&[u8]>) -> Option<u64> {
+        let kind = write.subject.kind;
+        if kind == Kind::Event {
+            return None;
         }
-        let message = match body.map(|body| Seen::decode(write.subject.kind, body)) {
-            Some(Ok(Some(seen))) => Message::Changed(Box::new(seen)),
-            Some(_) => return,
-            None => Message::Missing { kind: write.subject.kind, name: write.subject.name.clone() },
+        let (message, version) = match body.map(|body| Seen::decode(kind, body)) {
+            Some(Ok(Some(seen))) => {
+                let version = seen.meta().resource_version;
+                (Message::Changed(Box::new(seen)), Some(version))
+            }
+            Some(_) => return None,
+            None => (Message::Missing { kind, name: write.subject.name.clone() }, None),
         };
         // A closed inbox means that the operator has ended, and this batch with it.
         let _ = self.inbox.send(message);
+        version
+    }
+}
+
+/// The resourceVersion that a patch is guarded by.
+fn guard(write: &Write) -> Option<&str> {
+    match &write.act {
+        Act::Patch(patch) | Act::PatchStatus(patch) => patch["metadata"]["resourceVersion"].as_str(),
+        Act::Create(_) | Act::Delete { .. } => None,
+    }
+}
+
+/// `made` holds, for each object that this batch has changed, the version before its first change and after its last.
+fn guard_anew(write: &mut Write, made: &BTreeMap<Subject, (String, u64)>) {
+    let Some((first, last)) = made.get(&write.subject) else { return };
+    if guard(write) == Some(first)
+        && let Act::Patch(patch) | Act::PatchStatus(patch) = &mut write.act
+    {
+        patch["metadata"]["resourceVersion"] = json!(last.to_string());
     }
 }
 

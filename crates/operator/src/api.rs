@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use drover_clock::Clock;
 use drover_core::decision::{Kind, Subject};
 use futures::StreamExt;
-use http::{Method, Request, StatusCode};
+use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
@@ -39,6 +39,14 @@ impl ApiError {
     pub fn code(&self) -> Option<u16> {
         match self {
             ApiError::Refused { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// How long the server wants to be left alone, if it says so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            ApiError::Refused { retry_after, .. } => *retry_after,
             _ => None,
         }
     }
@@ -82,19 +90,21 @@ struct Cause {
 }
 
 /// A refusal as the server words it, whatever it sent.
-pub fn refusal(code: StatusCode, body: &[u8]) -> ApiError {
+pub fn refusal(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> ApiError {
     let status: Status = serde_json::from_slice(body).unwrap_or_default();
     let message =
         if status.message.is_empty() { String::from_utf8_lossy(body).trim().to_owned() } else { status.message };
     let message = if message.is_empty() { code.to_string() } else { message };
     let code = if status.code == 0 { code.as_u16() } else { status.code };
+    let said = headers.get(http::header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    let said = said.map(Duration::from_secs);
     let Details { causes, retry_after_seconds } = status.details;
     ApiError::Refused {
         code,
         reason: status.reason,
         message,
         causes: causes.into_iter().map(|cause| cause.message).collect(),
-        retry_after: (retry_after_seconds > 0).then(|| Duration::from_secs(retry_after_seconds)),
+        retry_after: said.or((retry_after_seconds > 0).then(|| Duration::from_secs(retry_after_seconds))),
     }
 }
 
@@ -136,13 +146,19 @@ impl Api {
         self.call(Method::DELETE, path, JSON, options.to_string().into_bytes()).await
     }
 
+    /// The uid of an object; none if it cannot be read.
+    pub async fn uid_of(&self, path: &str) -> Option<String> {
+        let object: Value = serde_json::from_slice(&self.get(path).await.ok()?).ok()?;
+        object["metadata"]["uid"].as_str().map(str::to_owned)
+    }
+
     async fn call(&self, method: Method, path: &str, content: &str, body: Vec<u8>) -> Result<Bytes, ApiError> {
         let exchange = async {
             let answer = self.send(method, path, content, body).await?;
-            let code = answer.status();
+            let (code, headers) = (answer.status(), answer.headers().clone());
             let body = answer.into_body().collect().await.map_err(|error| ApiError::Unreachable(error.to_string()))?;
             let body = body.to_bytes();
-            if code.is_success() { Ok(body) } else { Err(refusal(code, &body)) }
+            if code.is_success() { Ok(body) } else { Err(refusal(code, &headers, &body)) }
         };
         let limit = self.clock.on_the_wall(TIMEOUT);
         tokio::time::timeout(limit, exchange).await.unwrap_or(Err(ApiError::Timeout))
@@ -170,14 +186,14 @@ impl Api {
         let limit = self.clock.on_the_wall(TIMEOUT);
         let opening = self.send(Method::GET, path, JSON, Vec::new());
         let answer = tokio::time::timeout(limit, opening).await.unwrap_or(Err(ApiError::Timeout))?;
-        let code = answer.status();
+        let (code, headers) = (answer.status(), answer.headers().clone());
         if code.is_success() {
             return Ok(Lines { body: answer.into_body().into_data_stream().boxed(), rest: BytesMut::new() });
         }
         let body = answer.into_body().collect();
         let body = tokio::time::timeout(limit, body).await.map_err(|_| ApiError::Timeout)?;
         let body = body.map_err(|error| ApiError::Unreachable(error.to_string()))?;
-        Err(refusal(code, &body.to_bytes()))
+        Err(refusal(code, &headers, &body.to_bytes()))
     }
 }
 

@@ -12,6 +12,8 @@ use kube::{Client, Config};
 pub struct Connection {
     pub kubeconfig: Option<PathBuf>,
     pub context: Option<String>,
+    /// The API server's URL, instead of the one that was found.
+    pub server: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +22,8 @@ pub enum ConnectError {
     Kubeconfig { path: String, cause: String },
     #[error("no cluster to connect to: {cause}; give one with --kubeconfig FILE or $KUBECONFIG")]
     NoCluster { cause: String },
+    #[error("{url} is no URL of an API server: {cause}")]
+    Server { url: String, cause: String },
     #[error("cannot make a client for {server}: {cause}")]
     Client { server: String, cause: String },
 }
@@ -28,6 +32,11 @@ pub enum ConnectError {
 /// although it happened. Reads are retried where they are made; a refused write is decided on anew.
 pub async fn connect(connection: &Connection) -> Result<Client, ConnectError> {
     let mut config = read_config(connection).await?;
+    if let Some(url) = &connection.server {
+        let unusable =
+            |cause: http::uri::InvalidUri| ConnectError::Server { url: url.clone(), cause: cause.to_string() };
+        config.cluster_url = url.parse().map_err(unusable)?;
+    }
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
     // Watches stay open longer than any one request: each request has a timeout of its own instead.

@@ -15,8 +15,13 @@ use tokio::time::Instant;
 use crate::api::{Api, ApiError};
 use crate::inbox::Message;
 
+/// Longer than any process runs.
+const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
 #[derive(Debug, Clone)]
 pub struct ElectionOptions {
+    /// Whoever does not stand for election leads at once, and for ever.
+    pub stands: bool,
     pub namespace: String,
     pub name: String,
     /// How long others leave an unchanged Lease alone.
@@ -29,6 +34,7 @@ pub struct ElectionOptions {
 impl ElectionOptions {
     pub fn new(namespace: &str, name: &str) -> Self {
         ElectionOptions {
+            stands: true,
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             lease_duration: Duration::from_secs(15),
@@ -68,6 +74,10 @@ pub struct Record {
 
 impl Candidate {
     pub async fn stand(mut self) {
+        if !self.options.stands {
+            self.set(Some(Instant::now() + FOR_EVER));
+            return;
+        }
         let mut said = None;
         loop {
             let asked = Instant::now();
@@ -174,6 +184,9 @@ fn standing(answer: Result<bytes::Bytes, ApiError>) -> Result<Standing, ApiError
 /// Gives the Lease back, so that the next operator need not wait for it to lapse. Best effort: a Lease that could not
 /// be given back lapses.
 pub async fn resign(api: &Api, options: &ElectionOptions, identity: &str) {
+    if !options.stands {
+        return;
+    }
     let path = lease_path(options);
     let Ok(body) = api.get(&path).await else { return };
     let Ok(mut lease) = serde_json::from_slice::<Value>(&body) else { return };

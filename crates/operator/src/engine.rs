@@ -1,25 +1,29 @@
 //! The loop: takes what the inbox brings, decides, sends the writes off.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::plan::labels::PLAN;
 use drover_clock::{Clock, later};
-use drover_core::decision::{Act, Decision, Kind, Reason, Wait, Write};
+use drover_core::decision::{Act, Decision, Kind, Purpose, Question, Reason, Wait, Write};
 use drover_core::plan::job::JobSettings;
-use drover_core::plan::{Trouble, View, decide, undo_orphaned_marks};
+use drover_core::plan::{Answer, Heard, Trouble, View, decide, undo_orphaned_marks};
 use drover_core::seen::{PlanSeen, Seen};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::act::{Failure, Hands};
 use crate::api::Api;
+use crate::channels::{self, Channels, NoChannels};
 use crate::election::{Candidate, ElectionOptions, resign};
 use crate::follow::{follow, plural};
 use crate::inbox::Message;
+use crate::presence::Presence;
 use crate::store::Store;
 
 /// Events that come in a burst are decided on together.
@@ -31,6 +35,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A write that fails this often in a row, for a reason that may pass, is published as a wait.
 const FAILURES_TO_TELL: u32 = 3;
 
+/// How often a channel is asked unless somebody says otherwise.
+const POLL_INTERVAL: Duration = Duration::from_secs(15 * 60);
+/// So many Events are remembered as told.
+const REMEMBERED_EVENTS: usize = 2000;
+
 const WATCHED: [Kind; 4] = [Kind::Plan, Kind::Node, Kind::Job, Kind::Secret];
 
 #[derive(Debug, Clone)]
@@ -41,6 +50,11 @@ pub struct OperatorOptions {
     pub identity: String,
     pub election: ElectionOptions,
     pub settings: JobSettings,
+    /// How often a Plan's channel is asked.
+    pub poll_interval: Duration,
+    pub channels: Arc<dyn Channels>,
+    /// The Node that this process runs on: Events on it tell that it has started.
+    pub node: Option<String>,
     pub clock: Clock,
 }
 
@@ -52,6 +66,9 @@ impl OperatorOptions {
             identity: identity.to_owned(),
             election: ElectionOptions::new(namespace, &settings.controller),
             settings,
+            poll_interval: POLL_INTERVAL,
+            channels: Arc::new(NoChannels),
+            node: None,
             clock,
         }
     }
@@ -121,7 +138,13 @@ impl Operator {
             inbox: inbox.clone(),
             seen: None,
         };
+        let stands = candidate.options.stands;
         tasks.spawn(candidate.stand());
+        if let Some(node) = self.options.node.clone() {
+            let (controller, identity) = (self.options.settings.controller.clone(), self.options.identity.clone());
+            let presence = Presence { controller, identity, node };
+            tasks.spawn(tell_presence(presence, self.api.clone(), self.options.clock, stands, leading_until.clone()));
+        }
 
         let (api, election, identity) =
             (self.api.clone(), self.options.election.clone(), self.options.identity.clone());
@@ -137,6 +160,22 @@ impl Operator {
     }
 }
 
+async fn tell_presence(
+    presence: Presence,
+    api: Api,
+    clock: Clock,
+    stands: bool,
+    mut leading_until: watch::Receiver<Option<Instant>>,
+) {
+    if stands {
+        presence.starting(&api, clock.now()).await;
+    }
+    // An error means that the operator has ended before it led.
+    if leading_until.wait_for(Option::is_some).await.is_ok() {
+        presence.started(&api, clock.now()).await;
+    }
+}
+
 /// What is known about one piece of work beside the objects themselves.
 #[derive(Debug, Default)]
 struct Desk {
@@ -149,6 +188,10 @@ struct Desk {
     last_failure: Option<Box<Failure>>,
     status_written: Option<Timestamp>,
     told: Vec<Wait>,
+    /// The batch under way changes claims.
+    claiming: bool,
+    /// Names of Events that were sent: a decision that is taken again need not tell them again.
+    announced: BTreeSet<String>,
 }
 
 impl Desk {
@@ -166,9 +209,12 @@ struct Engine {
     store: Store,
     desks: BTreeMap<Work, Desk>,
     unseen: BTreeMap<Kind, (String, bool)>,
+    /// What the channels of Plans have answered, by the names of the Plans.
+    heard: BTreeMap<String, Heard>,
     leading: bool,
     look_at_all: Timestamp,
     batches: JoinSet<()>,
+    questions: JoinSet<()>,
 }
 
 impl Engine {
@@ -181,8 +227,10 @@ impl Engine {
             store: Store::default(),
             desks: BTreeMap::new(),
             unseen: BTreeMap::new(),
+            heard: BTreeMap::new(),
             leading: false,
             batches: JoinSet::new(),
+            questions: JoinSet::new(),
         }
     }
 
@@ -199,7 +247,7 @@ impl Engine {
                 () = clock.sleep_until(next) => self.decide_what_is_due(),
             }
             // Ended batches are not kept.
-            while self.batches.try_join_next().is_some() {}
+            while self.batches.try_join_next().is_some() || self.questions.try_join_next().is_some() {}
         }
     }
 
@@ -259,10 +307,11 @@ impl Engine {
                 if !leading {
                     // What is under way must not be followed up by a process that leads no longer.
                     self.batches.abort_all();
-                    self.desks.values_mut().for_each(|desk| desk.in_flight = false);
+                    self.desks.values_mut().for_each(|desk| (desk.in_flight, desk.claiming) = (false, false));
                 }
                 self.wake_all();
             }
+            Message::Answered { plan, url, answer } => self.hear(plan, url, answer),
             Message::Done { work, failure } => self.finish(work, failure),
         }
     }
@@ -273,6 +322,7 @@ impl Engine {
             Work::Orphans => false,
         };
         self.desks.retain(|work, desk| !gone(work, desk, &self.store));
+        self.heard.retain(|name, _| self.store.plans.by_name.contains_key(name));
         let plans: Vec<Work> = self.store.plans.by_name.keys().cloned().map(Work::Plan).collect();
         plans.into_iter().chain([Work::Orphans]).for_each(|work| self.wake_one(work));
     }
@@ -286,11 +336,12 @@ impl Engine {
     fn finish(&mut self, work: Work, failure: Option<Box<Failure>>) {
         let now = self.options.clock.now();
         let desk = self.desks.entry(work.clone()).or_default();
-        desk.in_flight = false;
+        (desk.in_flight, desk.claiming) = (false, false);
         match failure {
             None => (desk.failures, desk.not_before, desk.last_failure) = (0, None, None),
             Some(failure) => {
                 let pause = FIRST_PAUSE.saturating_mul(1 << desk.failures.min(16)).min(LONGEST_PAUSE);
+                let pause = pause.max(failure.error.retry_after().unwrap_or_default());
                 desk.failures += 1;
                 desk.not_before = Some(later(now, pause));
                 if !failure.is_lost_race() {
@@ -324,6 +375,11 @@ impl Engine {
 
     /// Decides for one Plan; what is to be looked at later goes to its desk.
     fn decide_plan(&mut self, name: &str, now: Timestamp) -> Vec<Vec<Write>> {
+        let claiming = |(work, desk): (&Work, &Desk)| match work {
+            Work::Plan(other) if desk.claiming => Some(other.clone()),
+            _ => None,
+        };
+        let claiming = self.desks.iter().filter_map(claiming).collect();
         let desk = self.desks.entry(Work::Plan(name.to_owned())).or_default();
         desk.due = None;
         let Some(plan) = self.store.plans.by_name.get(name) else { return Vec::new() };
@@ -335,6 +391,10 @@ impl Engine {
             jobs: jobs.filter(|job| job.meta.labels.get(PLAN).is_some_and(|plan| plan == name)).collect(),
             secrets: &self.store.secrets.by_name,
             settings: &self.options.settings,
+            plans: &self.store.plans.by_name,
+            claiming,
+            channels: &self.heard,
+            poll_interval: SignedDuration::try_from(self.options.poll_interval).unwrap_or(SignedDuration::MAX),
             status_written: desk.status_written,
             trouble: trouble(desk, plan, &self.unseen),
         };
@@ -348,7 +408,47 @@ impl Engine {
             // Whoever followed along may have stopped.
             let _ = reports.send(Report { at: now, plan: name.to_owned(), decision: decision.clone() });
         }
+        if let Some(question) = decision.ask {
+            self.ask(name, question, now);
+        }
         decision.stages
+    }
+
+    /// Asks a channel beside everything else: a server that is silent keeps nobody waiting.
+    fn ask(&mut self, plan: &str, question: Question, now: Timestamp) {
+        let before = self.heard.remove(plan).filter(|heard| heard.url == question.url);
+        let heard = Heard {
+            url: question.url.clone(),
+            at: now,
+            pending: true,
+            failures: before.as_ref().map_or(0, |before| before.failures),
+            answer: before.map_or_else(|| Err("it has not answered yet".to_owned()), |before| before.answer),
+        };
+        self.heard.insert(plan.to_owned(), heard);
+        let (hands, channels, clock) = (self.hands.clone(), self.options.channels.clone(), self.options.clock);
+        let (plan, url) = (plan.to_owned(), question.url.clone());
+        self.questions.spawn(async move {
+            let cluster = hands.api.uid_of("/api/v1/namespaces/kube-system").await;
+            let limit = clock.on_the_wall(channels::TIMEOUT);
+            let silent = || Err(format!("no answer within {} s", channels::TIMEOUT.as_secs()));
+            let answer =
+                tokio::time::timeout(limit, channels.ask(question, cluster)).await.unwrap_or_else(|_| silent());
+            // A closed inbox means that the operator has ended, and this question with it.
+            let _ = hands.inbox.send(Message::Answered { plan, url, answer });
+        });
+    }
+
+    fn hear(&mut self, plan: String, url: String, answer: Result<Answer, String>) {
+        let Some(heard) = self.heard.get_mut(&plan).filter(|heard| heard.url == url) else { return };
+        let failed = answer.as_ref().map_err(Clone::clone).and_then(Answer::version).err();
+        if let Some(cause) = &failed {
+            tracing::warn!("plan {plan}: the channel {url} names no version: {cause}");
+        }
+        heard.pending = false;
+        heard.failures = if failed.is_some() { heard.failures.saturating_add(1) } else { 0 };
+        heard.answer = answer;
+        // A Plan that comes after this one has to know, too.
+        self.wake_all();
     }
 
     fn undo_orphans(&mut self) -> Vec<Vec<Write>> {
@@ -364,12 +464,22 @@ impl Engine {
     }
 
     fn send(&mut self, work: Work, stages: Vec<Vec<Write>>, now: Timestamp) {
-        let stages: Vec<Vec<Write>> = stages.into_iter().filter(|stage| !stage.is_empty()).collect();
+        let desk = self.desks.entry(work.clone()).or_default();
+        let mut stages = stages;
+        for stage in &mut stages {
+            stage.retain(|write| write.purpose != Purpose::Announce || !desk.announced.contains(&write.subject.name));
+        }
+        stages.retain(|stage| !stage.is_empty());
         if stages.is_empty() {
             return;
         }
-        let desk = self.desks.entry(work.clone()).or_default();
+        if desk.announced.len() > REMEMBERED_EVENTS {
+            desk.announced.clear();
+        }
+        let events = stages.iter().flatten().filter(|write| write.purpose == Purpose::Announce);
+        desk.announced.extend(events.map(|write| write.subject.name.clone()));
         desk.in_flight = true;
+        desk.claiming = stages.iter().flatten().any(|write| write.purpose == Purpose::ClaimNodes);
         if stages.iter().flatten().any(|write| matches!(write.act, Act::PatchStatus(_))) {
             desk.status_written = Some(now);
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use drover_clock::Clock;
 use drover_core::decision::Kind;
 use drover_core::seen::Seen;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::UnboundedSender;
@@ -36,6 +36,7 @@ pub async fn follow(api: Api, clock: Clock, kind: Kind, namespace: String, inbox
             place = Some(from);
             watch(&api, &clock, kind, &namespace, from, &mut place, &inbox).await
         };
+        let mut asked_for = Duration::ZERO;
         match result.await {
             Ok(()) => pause = FIRST_PAUSE,
             Err(error) if error.is_expired() => place = None,
@@ -44,6 +45,7 @@ pub async fn follow(api: Api, clock: Clock, kind: Kind, namespace: String, inbox
                 if error.code().is_some() {
                     place = None;
                 }
+                asked_for = error.retry_after().unwrap_or_default();
                 let forbidden = error.is_forbidden();
                 let remedy = match (kind, error.code()) {
                     (Kind::Plan, Some(404)) => "; install its definition: drover crds | kubectl apply -f -",
@@ -58,7 +60,7 @@ pub async fn follow(api: Api, clock: Clock, kind: Kind, namespace: String, inbox
         if inbox.is_closed() {
             return;
         }
-        clock.sleep(pause).await;
+        clock.sleep(pause.max(asked_for)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
@@ -152,7 +154,7 @@ async fn watch(
         let line: Line<'_> = serde_json::from_slice(&line).map_err(|error| ApiError::Unreadable(error.to_string()))?;
         let json = line.object.get().as_bytes();
         match line.change {
-            "ERROR" => return Err(refusal(StatusCode::INTERNAL_SERVER_ERROR, json)),
+            "ERROR" => return Err(refusal(StatusCode::INTERNAL_SERVER_ERROR, &HeaderMap::new(), json)),
             "BOOKMARK" => *place = bookmark(json).or(*place),
             change => {
                 let Some(seen) = decode(kind, json) else { continue };

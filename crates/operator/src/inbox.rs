@@ -1,6 +1,7 @@
 //! Everything that reaches the engine, in one queue: one order of events, one owner of the store.
 
 use drover_core::decision::Kind;
+use drover_core::plan::Answer;
 use drover_core::seen::Seen;
 
 use crate::act::Failure;
@@ -39,6 +40,12 @@ pub enum Message {
     },
     /// The Lease is ours, or no longer.
     Leading(bool),
+    /// A Plan's channel was asked.
+    Answered {
+        plan: String,
+        url: String,
+        answer: Result<Answer, String>,
+    },
     /// A batch of writes is over.
     Done {
         work: Work,

@@ -5,16 +5,21 @@
 
 mod act;
 mod api;
+mod channels;
 mod connect;
 pub mod drain;
 mod election;
 mod engine;
 mod follow;
+mod http_channels;
 mod inbox;
+mod presence;
 mod store;
 
 pub use act::Failure;
 pub use api::ApiError;
+pub use channels::{Channels, NoChannels};
 pub use connect::{ConnectError, Connection, connect};
 pub use election::ElectionOptions;
 pub use engine::{Operator, OperatorOptions, Report};
+pub use http_channels::HttpChannels;

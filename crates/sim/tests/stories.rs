@@ -104,8 +104,8 @@ async fn a_node_taken_out_of_the_plan_between_claim_and_job_goes_back_to_service
     assert_clean(stage);
 }
 
-/// The writes before it: the Lease, the epoch, the claim.
-const TAKES_THE_FIRST_NODE: usize = 3;
+/// The writes before it: the Lease, the epoch, two Events, the status, the claim.
+const TAKES_THE_FIRST_NODE: usize = 6;
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_leaders_patch_cannot_take_a_node_whose_claim_has_ended_since() {
@@ -135,8 +135,8 @@ async fn a_dead_leaders_patch_cannot_take_a_node_whose_claim_has_ended_since() {
     assert!(outcome.purposes.contains_key("FenceNode"));
 }
 
-/// The writes before it: those above, the node, three Events and the status.
-const CREATES_THE_FIRST_JOB: usize = 8;
+/// The writes before it: those above and the node.
+const CREATES_THE_FIRST_JOB: usize = 7;
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_a_dead_leader_made_too_late_never_runs_and_is_deleted() {

@@ -61,8 +61,11 @@ impl Real {
         let lab = Lab::up(&LabOptions { api_server_only: true, ..LabOptions::default() })?;
         let runtime = Builder::new_current_thread().enable_all().build().map_err(Error::Runtime)?;
         let kubeconfig = Some(lab.kubeconfig().to_owned());
-        let client =
-            runtime.block_on(drover_operator::connect(&drover_operator::Connection { kubeconfig, context: None }))?;
+        let client = runtime.block_on(drover_operator::connect(&drover_operator::Connection {
+            kubeconfig,
+            context: None,
+            server: None,
+        }))?;
         Ok(Real { lab, client, runtime, plays: Cell::new(0) })
     }
 }

@@ -47,7 +47,7 @@ fn unmet(lab: &Lab, scenario: &Scenario) -> Result<Vec<String>> {
 
 /// Starts an operator on the runtime of the test.
 async fn operator(kubeconfig: &Path, identity: &str) -> Result<JoinHandle<()>> {
-    let connection = Connection { kubeconfig: Some(kubeconfig.to_owned()), context: None };
+    let connection = Connection { kubeconfig: Some(kubeconfig.to_owned()), context: None, server: None };
     let client = connect(&connection).await?;
     let mut options = OperatorOptions::new(NAMESPACE, identity, Clock::real());
     // Shorter than in production, so that a takeover does not make up most of the test.

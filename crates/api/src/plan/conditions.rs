@@ -44,6 +44,10 @@ pub const OUTSIDE_WINDOW: &str = "current time is not within configured window";
 pub const DRAIN_DELETES_TWICE: &str = "spec.drain cannot specify both deleteEmptydirData and deleteLocalData";
 pub const NEGATIVE_DELAY: &str = "spec.postCompleteDelay is negative";
 
+pub fn channel_failed(why: &str) -> String {
+    format!("Failed to resolve latest version from Spec.Channel: {why}")
+}
+
 pub fn invalid_window(why: &str) -> String {
     format!("spec.window is invalid, {why}")
 }

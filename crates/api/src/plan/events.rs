@@ -12,6 +12,9 @@ pub struct PlanEvent {
 pub const NORMAL: &str = "Normal";
 pub const WARNING: &str = "Warning";
 
+/// The message of an Event has 1,024 characters at most, as every recorder of Kubernetes keeps it.
+const LONGEST_LIST: usize = 700;
+
 /// Where a version comes from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum VersionSource {
@@ -51,7 +54,11 @@ impl PlanEvent {
 
     /// The nodes that are worked on have changed; `hostnames` are all of them.
     pub fn sync_job(version: &str, hostnames: &[String], hash: &str) -> Self {
-        let nodes = hostnames.join(",");
+        let mut nodes = hostnames.join(",");
+        if nodes.len() > LONGEST_LIST {
+            nodes.truncate(nodes.floor_char_boundary(LONGEST_LIST));
+            nodes.push_str("...");
+        }
         Self::normal("SyncJob", format!("Jobs synced for version {version} on Nodes {nodes}. Hash: {hash}"))
     }
 
@@ -68,6 +75,17 @@ impl PlanEvent {
 
     pub fn job_complete(node: &str) -> Self {
         Self::normal("JobComplete", format!("Job completed on Node {node}"))
+    }
+
+    /// `delay` is `spec.postCompleteDelay` as Go writes it.
+    pub fn job_complete_waiting(node: &str, delay: &str) -> Self {
+        let message = format!("Job completed on Node {node}, waiting {delay} PostCompleteDelay");
+        Self::normal("JobCompleteWaiting", message)
+    }
+
+    /// Ours: a Job that Drover did not make is at work for the Plan.
+    pub fn another_controller_acts(sentence: &str) -> Self {
+        Self::warning("AnotherControllerActs", sentence.to_owned())
     }
 
     /// `message` is that of the condition: see [`super::conditions::job_failed`].
@@ -105,6 +123,20 @@ mod tests {
         );
         assert_eq!(said(PlanEvent::complete("v1", "h")), "Normal Complete Jobs complete for version v1. Hash: h");
         assert_eq!(said(PlanEvent::job_complete("n")), "Normal JobComplete Job completed on Node n");
+        assert_eq!(
+            said(PlanEvent::job_complete_waiting("n", "1m30s")),
+            "Normal JobCompleteWaiting Job completed on Node n, waiting 1m30s PostCompleteDelay"
+        );
         assert_eq!(said(PlanEvent::job_failed("x".to_owned())), "Warning JobFailed x");
+    }
+
+    #[test]
+    fn a_long_list_of_nodes_is_cut() {
+        let nodes: Vec<String> = (0..1000).map(|number| format!("node-{number}")).collect();
+
+        let message = PlanEvent::sync_job("v1", &nodes, "h").message;
+
+        assert!(message.len() < 1024, "{}", message.len());
+        assert!(message.ends_with(".... Hash: h"), "{message}");
     }
 }

@@ -2,8 +2,9 @@
 
 /// The operator's name, unless its settings say otherwise.
 pub const CONTROLLER_NAME: &str = "system-upgrade-controller";
-/// The image of the containers `cordon` and `drain`, unless the operator's settings say otherwise.
-pub const KUBECTL_IMAGE: &str = "rancher/kubectl:v1.30.3";
+/// Drover's own image: that of the containers `cordon` and `drain`, unless the operator's settings say otherwise. It
+/// understands the arguments of `kubectl cordon` and `kubectl drain`.
+pub const DROVER_IMAGE: &str = concat!("drover.dev/drover:v", env!("CARGO_PKG_VERSION"));
 
 pub mod containers {
     pub const PREPARE: &str = "prepare";
@@ -35,6 +36,9 @@ pub mod volumes {
 /// What the upgrade container may do on the host if the Plan does not say.
 pub const REBOOT_CAPABILITY: &str = "CAP_SYS_BOOT";
 
+/// Who containers on Windows run as.
+pub const WINDOWS_USER: &str = r"NT AUTHORITY\SYSTEM";
+
 /// The environment of the operator, as system-upgrade-controller reads it.
 pub mod environment {
     /// What all of them begin with.
@@ -45,6 +49,17 @@ pub mod environment {
     pub const ACTIVE_DEADLINE_SECONDS_MAX: &str = "SYSTEM_UPGRADE_JOB_ACTIVE_DEADLINE_SECONDS_MAX";
     pub const BACKOFF_LIMIT: &str = "SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT";
     pub const IMAGE_PULL_POLICY: &str = "SYSTEM_UPGRADE_JOB_IMAGE_PULL_POLICY";
+    pub const CONTROLLER_DEBUG: &str = "SYSTEM_UPGRADE_CONTROLLER_DEBUG";
+    pub const CONTROLLER_LEADER_ELECT: &str = "SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT";
+    pub const CONTROLLER_KUBE_CONFIG: &str = "SYSTEM_UPGRADE_CONTROLLER_KUBE_CONFIG";
+    pub const CONTROLLER_MASTER_URL: &str = "SYSTEM_UPGRADE_CONTROLLER_MASTER_URL";
+    pub const CONTROLLER_NODE_NAME: &str = "SYSTEM_UPGRADE_CONTROLLER_NODE_NAME";
+    pub const CONTROLLER_THREADS: &str = "SYSTEM_UPGRADE_CONTROLLER_THREADS";
+    pub const POLLING_INTERVAL: &str = "SYSTEM_UPGRADE_PLAN_POLLING_INTERVAL";
+    pub const KUBECTL_IMAGE_WINDOWS: &str = "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE_WINDOWS";
+    pub const ELECTION_LEASE_DURATION: &str = "CATTLE_ELECTION_LEASE_DURATION";
+    pub const ELECTION_RENEW_DEADLINE: &str = "CATTLE_ELECTION_RENEW_DEADLINE";
+    pub const ELECTION_RETRY_PERIOD: &str = "CATTLE_ELECTION_RETRY_PERIOD";
     pub const KUBECTL_IMAGE: &str = "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE";
     pub const POD_REPLACEMENT_POLICY: &str = "SYSTEM_UPGRADE_JOB_POD_REPLACEMENT_POLICY";
     pub const PRIVILEGED: &str = "SYSTEM_UPGRADE_JOB_PRIVILEGED";

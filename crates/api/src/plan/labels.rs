@@ -21,8 +21,11 @@ pub const TTL_SECONDS_AFTER_FINISHED: &str = "upgrade.cattle.io/ttl-seconds-afte
 
 /// On Nodes: the hash of the Plan that was last completed there. On Jobs and pods: the hash that they are for.
 pub fn plan_hash(plan: &str) -> String {
-    format!("plan.upgrade.cattle.io/{plan}")
+    format!("{PLAN_HASH_PREFIX}{plan}")
 }
+
+/// What every key of [`plan_hash`] begins with.
+pub const PLAN_HASH_PREFIX: &str = "plan.upgrade.cattle.io/";
 
 /// The value of [`plan_hash`] by which a person keeps a Node out of a Plan.
 pub const DISABLED: &str = "disabled";

@@ -4,10 +4,11 @@ mod identity;
 mod settings;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use drover_clock::Clock;
-use drover_operator::{Connection, ElectionOptions, Operator, OperatorOptions, connect};
+use drover_operator::{Connection, ElectionOptions, HttpChannels, Operator, OperatorOptions, connect};
 
 use crate::args::Format;
 use crate::{logging, signals};
@@ -15,6 +16,7 @@ use settings::Environment;
 
 /// kube logs every request that fails, on top of what the operator says about it.
 const LOGGED: &str = "info,kube_client=off";
+const LOGGED_FOR_DEBUGGING: &str = "debug,hyper=info,hyper_util=info,rustls=info,kube_client=off";
 
 #[derive(Debug, Args)]
 pub struct OperatorArgs {
@@ -24,9 +26,34 @@ pub struct OperatorArgs {
     /// The namespace of the Plans and of the Lease [default: $SYSTEM_UPGRADE_CONTROLLER_NAMESPACE, else system-upgrade]
     #[arg(short, long, value_name = "NS")]
     namespace: Option<String>,
-    /// The kubeconfig to connect with [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
+    /// How the operator is called in Jobs, Events and the Lease
+    /// [default: $SYSTEM_UPGRADE_CONTROLLER_NAME, else system-upgrade-controller]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The node that the operator runs on, which Events tell of [default: $SYSTEM_UPGRADE_CONTROLLER_NODE_NAME, else the
+    /// machine's name]
+    #[arg(long, value_name = "NODE")]
+    node_name: Option<String>,
+    /// Lead only while holding the Lease; without, every operator acts at once
+    /// [default: $SYSTEM_UPGRADE_CONTROLLER_LEADER_ELECT, else true]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    leader_elect: Option<bool>,
+    /// Log more
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    debug: Option<bool>,
+    /// The kubeconfig to connect with [default: $SYSTEM_UPGRADE_CONTROLLER_KUBE_CONFIG, $KUBECONFIG, ~/.kube/config, or the
+    /// pod's service account]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// The API server's URL, instead of the kubeconfig's [default: $SYSTEM_UPGRADE_CONTROLLER_MASTER_URL]
+    #[arg(long, value_name = "URL")]
+    master: Option<String>,
+    /// Read for compatibility: one thread does it all
+    #[arg(long, value_name = "N")]
+    threads: Option<u32>,
+    /// Read for compatibility
+    #[arg(long, hide = true, value_name = "NAME")]
+    service_account: Option<String>,
     /// The context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
@@ -48,25 +75,25 @@ fn controller(name: &str) -> Result<Controller, String> {
 }
 
 pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
-    logging::start(LOGGED, format)?;
     let environment = Environment::of_this_process();
-    let settings = environment.job_settings();
-    let namespace =
-        args.namespace.or_else(|| environment.namespace()).unwrap_or_else(|| settings::NAMESPACE.to_owned());
-    let identity = identity::of_this_process();
-
-    let mut options = OperatorOptions::new(&namespace, &identity, Clock::real());
-    options.election = ElectionOptions::new(&namespace, &settings.controller);
-    options.settings = settings;
+    let debug = args.debug.or(environment.debug()).unwrap_or(false);
+    logging::start(if debug { LOGGED_FOR_DEBUGGING } else { LOGGED }, format)?;
+    environment.say_what_cannot_be_read();
+    let options = options(&args, &environment);
+    let kubeconfig = args.kubeconfig.or_else(|| environment.kubeconfig());
+    let server = args.master.or_else(|| environment.server());
 
     // One thread is enough: an operator waits nearly all of the time, and each further one costs memory.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stopped = signals::stopped()?;
-        let client = connect(&Connection { kubeconfig: args.kubeconfig, context: args.context }).await?;
+        let client = connect(&Connection { kubeconfig, context: args.context, server }).await?;
         tracing::info!(
-            "drover {} as {identity}: Plans of namespace {namespace}, Lease {namespace}/{}",
+            "drover {} as {}: Plans of namespace {}, Lease {}/{}",
             env!("CARGO_PKG_VERSION"),
+            options.identity,
+            options.namespace,
+            options.election.namespace,
             options.election.name
         );
         let told = async {
@@ -79,9 +106,54 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
     })
 }
 
+/// What is said on the command line wins over the environment.
+fn options(args: &OperatorArgs, environment: &Environment) -> OperatorOptions {
+    let mut settings = environment.job_settings();
+    settings.controller = args.name.clone().unwrap_or(settings.controller);
+    let namespace = args.namespace.clone().or_else(|| environment.namespace());
+    let namespace = namespace.unwrap_or_else(|| settings::NAMESPACE.to_owned());
+
+    let mut options = OperatorOptions::new(&namespace, &identity::of_this_process(), Clock::real());
+    options.election = environment.election(ElectionOptions::new(&namespace, &settings.controller));
+    options.election.stands = args.leader_elect.or(environment.leader_elect()).unwrap_or(true);
+    options.settings = settings;
+    options.poll_interval = environment.poll_interval().unwrap_or(options.poll_interval);
+    options.channels = Arc::new(HttpChannels::default());
+    options.node = args.node_name.clone().or_else(|| environment.node_name()).or_else(|| Some(identity::hostname()));
+    options
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn read(args: &[&str]) -> OperatorArgs {
+        use clap::{Args as _, FromArgMatches as _};
+        let command = OperatorArgs::augment_args(clap::Command::new("operator"));
+        OperatorArgs::from_arg_matches(&command.get_matches_from([&["operator"], args].concat())).unwrap()
+    }
+
+    #[test]
+    fn the_flags_of_system_upgrade_controller_are_read() {
+        let args = read(&[
+            "--debug",
+            "--leader-elect=false",
+            "--name=suc",
+            "--namespace=cattle-system",
+            "--node-name=n1",
+            "--threads=2",
+            "--service-account=x",
+            "--master=https://example.com",
+        ]);
+        let options = options(&args, &Environment::default());
+
+        assert_eq!(args.debug, Some(true));
+        assert_eq!((options.namespace.as_str(), options.settings.controller.as_str()), ("cattle-system", "suc"));
+        assert_eq!((options.election.namespace.as_str(), options.election.name.as_str()), ("cattle-system", "suc"));
+        assert!(!options.election.stands);
+        assert_eq!(options.node.as_deref(), Some("n1"));
+        assert!(super::options(&read(&[]), &Environment::default()).election.stands);
+    }
 
     #[test]
     fn controllers_of_later_releases_are_refused_by_name() {

@@ -1,9 +1,10 @@
 //! The containers of a Job's pod: `prepare`, then `drain` or `cordon`, then `upgrade`.
 
-use drover_api::plan::jobs::{REBOOT_CAPABILITY, containers, variables, volumes};
+use drover_api::plan::jobs::{REBOOT_CAPABILITY, WINDOWS_USER, containers, variables, volumes};
 use drover_api::plan::{ContainerSpec, DrainSpec, VolumeSpec, labels};
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, EnvVar, EnvVarSource, ObjectFieldSelector, SecurityContext, VolumeMount,
+    WindowsSecurityContextOptions,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -18,7 +19,11 @@ pub fn before(order: &JobOrder<'_>) -> Vec<Container> {
     let prepare = order.spec.prepare.as_ref().map(|prepare| {
         let image = with_tag(&prepare.image, order.version);
         Container {
-            security_context: prepare.security_context.clone(),
+            security_context: if order.is_windows {
+                Some(as_windows_system())
+            } else {
+                prepare.security_context.clone()
+            },
             ..container(order, containers::PREPARE, &ContainerSpec { image, ..prepare.clone() })
         }
     });
@@ -30,23 +35,45 @@ pub fn before(order: &JobOrder<'_>) -> Vec<Container> {
         None => None,
     };
     let empty = empty.map(|(name, args)| {
-        let (image, volumes) = (order.settings.kubectl_image.clone(), order.spec.upgrade.volumes.clone());
-        container(order, name, &ContainerSpec { image, args, volumes, ..ContainerSpec::default() })
+        let settings = order.settings;
+        let image = if order.is_windows { &settings.kubectl_image_windows } else { &settings.kubectl_image };
+        let (image, volumes) = (image.clone(), order.spec.upgrade.volumes.clone());
+        Container {
+            security_context: order.is_windows.then(as_windows_system),
+            ..container(order, name, &ContainerSpec { image, args, volumes, ..ContainerSpec::default() })
+        }
     });
     prepare.into_iter().chain(empty).collect()
 }
 
 pub fn upgrade(order: &JobOrder<'_>) -> Container {
     let spec = &order.spec.upgrade;
-    let free_to_reboot = || SecurityContext {
+    let own_default = || if order.is_windows { as_windows_system() } else { free_to_reboot(order) };
+    let image = with_tag(&spec.image, order.version);
+    Container {
+        security_context: Some(spec.security_context.clone().unwrap_or_else(own_default)),
+        ..container(order, containers::UPGRADE, &ContainerSpec { image, ..spec.clone() })
+    }
+}
+
+/// What an upgrade may do if its Plan does not say.
+fn free_to_reboot(order: &JobOrder<'_>) -> SecurityContext {
+    SecurityContext {
         privileged: Some(order.settings.privileged),
         capabilities: Some(Capabilities { add: Some(vec![REBOOT_CAPABILITY.to_owned()]), ..Capabilities::default() }),
         ..SecurityContext::default()
-    };
-    let image = with_tag(&spec.image, order.version);
-    Container {
-        security_context: Some(spec.security_context.clone().unwrap_or_else(free_to_reboot)),
-        ..container(order, containers::UPGRADE, &ContainerSpec { image, ..spec.clone() })
+    }
+}
+
+/// Windows has no privileged containers; those that run on the host itself come closest.
+fn as_windows_system() -> SecurityContext {
+    SecurityContext {
+        windows_options: Some(WindowsSecurityContextOptions {
+            host_process: Some(true),
+            run_as_user_name: Some(WINDOWS_USER.to_owned()),
+            ..WindowsSecurityContextOptions::default()
+        }),
+        ..SecurityContext::default()
     }
 }
 

@@ -1,18 +1,19 @@
 //! One decision for one Plan, from top to bottom.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::plan::PlanSpec;
 use drover_api::plan::conditions::MISSING_CHANNEL_AND_VERSION;
-use jiff::Timestamp;
+use drover_api::plan::events::VersionSource;
+use jiff::{SignedDuration, Timestamp};
 
+use super::channel::{self, Heard};
 use super::hash::{LatestHash, latest_hash};
-use super::job::JobSettings;
-use super::nodes::{self, Step, Steps};
+use super::job::{JobSettings, template};
+use super::nodes::{self, Steps};
 use super::status;
 use super::validate;
 use super::version::munge;
-use crate::decision::{Decision, Reason, Wait, Write};
+use crate::decision::{Decision, Question, Reason, Wait};
 use crate::seen::{JobSeen, NodeSeen, PlanSeen, SecretSeen};
 
 /// Everything one decision rests on, at one moment.
@@ -27,6 +28,14 @@ pub struct View<'a> {
     /// The Secrets of the Plan's namespace, by name.
     pub secrets: &'a BTreeMap<String, SecretSeen>,
     pub settings: &'a JobSettings,
+    /// All Plans of the namespace, by name: this one and those that it has to mind.
+    pub plans: &'a BTreeMap<String, PlanSeen>,
+    /// Plans for which claims are being written at this moment.
+    pub claiming: BTreeSet<String>,
+    /// What the channels of Plans have answered, by the names of the Plans.
+    pub channels: &'a BTreeMap<String, Heard>,
+    /// How often a channel is asked.
+    pub poll_interval: SignedDuration,
     /// When the Plan's status was last written by this process: at most once a second.
     pub status_written: Option<Timestamp>,
     /// What keeps this process from seeing or writing, if anything does.
@@ -49,14 +58,21 @@ pub(super) struct Wish {
     /// `Err` says what is wrong with the Plan, in the words of its condition.
     pub valid: Result<(), Wait>,
     pub version: Result<String, Wait>,
+    pub source: VersionSource,
     /// Only there if the Plan is valid and resolved.
     pub hash: Option<LatestHash>,
+    /// A digest of what shapes the Jobs: see [`template`].
+    pub template: String,
+    /// What is wrong with the channel although a version is known.
+    pub channel: Option<Wait>,
+    pub ask: Option<Question>,
+    pub look_again: Option<Timestamp>,
 }
 
 pub fn decide(view: &View<'_>, now: Timestamp) -> Decision {
     let wish = read_wish(view, now);
-    let mut waits: Vec<Wait> =
-        [wish.valid.as_ref().err(), wish.version.as_ref().err()].into_iter().flatten().cloned().collect();
+    let problems = [wish.valid.as_ref().err(), wish.version.as_ref().err(), wish.channel.as_ref()];
+    let mut waits: Vec<Wait> = problems.into_iter().flatten().cloned().collect();
     waits.extend(view.trouble.iter().map(|trouble| Wait {
         remedy: trouble.remedy.clone(),
         ..Wait::new(view.plan.subject(), trouble.reason, trouble.sentence.clone(), now)
@@ -72,54 +88,35 @@ pub fn decide(view: &View<'_>, now: Timestamp) -> Decision {
     waits.extend(steps.waits.iter().cloned());
     status::keep_since(&mut waits, &view.plan.status);
 
-    let mut decision = Decision { look_again: steps.look_again, ..Decision::default() };
+    let mut decision = Decision { look_again: steps.look_again, ask: wish.ask.clone(), ..Decision::default() };
+    wish.look_again.into_iter().for_each(|moment| decision.look_again_by(moment));
     let publication = status::publish(view, &wish, &steps, &waits, now, &mut decision);
-    let (claims, acts): (Vec<Step>, Vec<Step>) =
-        steps.writes.into_iter().partition(|step| step.write.subject == view.plan.subject());
-    // Claims and status are guarded by the one resourceVersion of the Plan: the other one comes with the next
-    // decision. A write that is refused must not keep the status from saying so: then the status goes first.
-    let (claims, publication) = match (view.trouble.is_empty(), claims.is_empty(), publication.is_empty()) {
-        (true, false, _) => (claims, Vec::new()),
-        (false, _, false) => (Vec::new(), publication),
-        _ => (claims, publication),
-    };
-    let claims: Vec<Write> = claims.into_iter().map(|step| step.write).collect();
-    let (before, after) = if steps.claims_last { (Vec::new(), claims) } else { (claims, Vec::new()) };
-    decision.then(before);
+    // A write that is refused must not keep the status from saying so: then the status goes first.
     if view.trouble.is_empty() {
-        act(&mut decision, acts);
+        act(&mut decision, steps);
         publication.into_iter().for_each(|stage| decision.then(stage));
     } else {
         publication.into_iter().for_each(|stage| decision.then(stage));
-        act(&mut decision, acts);
+        act(&mut decision, steps);
     }
-    decision.then(after);
     decision.waits = waits;
     decision
 }
 
 /// Writes to nodes and Jobs go side by side, each belongs to another claim; what is announced goes before the act that
-/// would make it forgotten.
-fn act(decision: &mut Decision, acts: Vec<Step>) {
+/// would make it forgotten. Then the claims end and begin; then the new ones are acted on.
+fn act(decision: &mut Decision, steps: Steps) {
     let (announcements, writes): (Vec<_>, Vec<_>) =
-        acts.into_iter().map(|step| (step.announcement, step.write)).unzip();
+        steps.writes.into_iter().map(|step| (step.announcement, step.write)).unzip();
     decision.then(announcements.into_iter().flatten().collect());
     decision.then(writes);
+    decision.then(steps.claims.into_iter().collect());
+    decision.then(steps.takes);
+    decision.then(steps.jobs);
 }
 
-/// What this release does not do is refused: half of a Plan is worse than none.
-fn not_yet(spec: &PlanSpec) -> Option<String> {
-    let unknown = if spec.post_complete_delay.is_some() {
-        "spec.postCompleteDelay"
-    } else if !spec.post_complete_labels.is_empty() {
-        "spec.postCompleteLabels"
-    } else {
-        return None;
-    };
-    Some(format!("{unknown} is not supported by this release of Drover: take it out of the Plan"))
-}
-
-fn read_wish(view: &View<'_>, now: Timestamp) -> Wish {
+/// What the Plan asks for. Nothing here looks at a node.
+pub(super) fn read_wish(view: &View<'_>, now: Timestamp) -> Wish {
     let plan = view.plan;
     let invalid = |sentence: String| {
         Wait::new(plan.subject(), Reason::PlanInvalid, sentence, now).with_remedy(format!(
@@ -127,35 +124,39 @@ fn read_wish(view: &View<'_>, now: Timestamp) -> Wish {
             plan.meta.namespace, plan.meta.name
         ))
     };
-    let unresolved = |sentence: &str| {
-        Wait::new(plan.subject(), Reason::VersionUnresolved, sentence, now).with_remedy("set spec.version")
+    let nothing = Wish {
+        valid: Ok(()),
+        version: Err(channel::unresolved(plan, MISSING_CHANNEL_AND_VERSION, now)),
+        source: VersionSource::Version,
+        hash: None,
+        template: String::new(),
+        channel: None,
+        ask: None,
+        look_again: None,
     };
     let spec = match &plan.spec {
         Ok(spec) => spec,
-        Err(sentence) => {
-            return Wish {
-                valid: Err(invalid(sentence.clone())),
-                version: Err(unresolved(MISSING_CHANNEL_AND_VERSION)),
-                hash: None,
-            };
-        }
+        Err(sentence) => return Wish { valid: Err(invalid(sentence.clone())), ..nothing },
     };
-    let version = match spec.version.as_str() {
-        "" if spec.channel.is_empty() => Err(unresolved(MISSING_CHANNEL_AND_VERSION)),
-        "" => Err(unresolved("spec.channel is not followed by this release of Drover")),
-        version => Ok(munge(version)),
+    let wish = match (spec.version.as_str(), spec.channel.as_str()) {
+        ("", "") => nothing,
+        ("", channel) => channel::resolve(view, channel, now, nothing),
+        (version, _) => Wish { version: Ok(munge(version)), ..nothing },
     };
-    if let Some(problem) = validate::problem(&plan.meta.name, spec).or_else(|| not_yet(spec)) {
-        return Wish { valid: Err(invalid(problem)), version, hash: None };
+    if let Some(problem) = validate::problem(&plan.meta.name, spec) {
+        return Wish { valid: Err(invalid(problem)), ..wish };
     }
     // Without a version there is nothing to hash; an empty one still tells whether the Secrets are there.
     let secret = |name: &str| view.secrets.get(name).map(|secret| secret.digest.clone());
-    match latest_hash(version.as_deref().unwrap_or_default(), spec, &plan.raw, secret) {
-        Ok(hash) => Wish { valid: Ok(()), hash: version.is_ok().then_some(hash), version },
+    match latest_hash(wish.version.as_deref().unwrap_or_default(), spec, &plan.raw, secret) {
+        Ok(hash) => {
+            let template = wish.version.as_ref().map(|version| template(&plan.meta, spec, version));
+            Wish { hash: wish.version.is_ok().then_some(hash), template: template.unwrap_or_default(), ..wish }
+        }
         Err(missing) => {
             let wait = Wait::new(plan.subject(), Reason::SecretNotFound, missing.to_string(), now)
                 .with_remedy(format!("create it in namespace {}, or take it out of spec.secrets", plan.meta.namespace));
-            Wish { valid: Err(wait), version, hash: None }
+            Wish { valid: Err(wait), ..wish }
         }
     }
 }

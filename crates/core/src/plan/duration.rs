@@ -16,6 +16,10 @@ impl GoDuration {
         Self(nanos)
     }
 
+    pub fn as_nanos(self) -> i64 {
+        self.0
+    }
+
     pub fn is_negative(self) -> bool {
         self.0 < 0
     }

@@ -169,7 +169,7 @@ fn text_at(plan: &Value, path: &str) -> String {
 }
 
 /// A JSON value as Go's `fmt` prints it.
-fn go_text(value: &Value) -> String {
+pub(super) fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::Bool(flag) => flag.to_string(),

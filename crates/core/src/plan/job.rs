@@ -1,9 +1,12 @@
 //! The Job that upgrades one node.
 //!
 //! Upgrade images, scripts and other controllers know it from system-upgrade-controller, so it is the same to the last
-//! field. Two things are ours: the claim, without which its pod finds no node, and that it is never created paused.
+//! field. Ours are: the claim, without which its pod finds no node; the image that cordons and drains; and that it is never
+//! created paused.
 
-use drover_api::plan::jobs::{CONTROLLER_NAME, KUBECTL_IMAGE, volumes};
+use std::collections::BTreeMap;
+
+use drover_api::plan::jobs::{CONTROLLER_NAME, DROVER_IMAGE, volumes};
 use drover_api::plan::{API_VERSION, KIND, PlanSpec, labels as plan_labels};
 use drover_api::{marks, node};
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
@@ -15,10 +18,13 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference,
 };
+use serde_json::json;
+use sha2::{Digest, Sha256};
 
 use super::container::{self, some};
 use super::duration::GoDuration;
-use super::hash::LatestHash;
+use super::hash::{LatestHash, go_text};
+use super::names::hex;
 use super::{labels, names};
 use crate::claims::ClaimId;
 use crate::seen::Meta;
@@ -32,8 +38,13 @@ pub struct JobOrder<'a> {
     pub node: &'a str,
     /// The Node's `kubernetes.io/hostname` label, by which its pod finds it.
     pub hostname: &'a str,
+    /// Another Node has the same name up to its first dot.
+    pub shares_short_name: bool,
+    pub is_windows: bool,
     pub hash: &'a LatestHash,
     pub version: &'a str,
+    /// What the Plan asks for: see [`template`].
+    pub template: &'a str,
     pub claim: &'a ClaimId,
     pub settings: &'a JobSettings,
 }
@@ -50,7 +61,10 @@ pub struct JobSettings {
     pub backoff_limit: i32,
     pub ttl_seconds_after_finished: i32,
     pub image_pull_policy: String,
+    /// Of the containers `cordon` and `drain`.
     pub kubectl_image: String,
+    /// The same on Windows; empty: nodes with Windows cannot be cordoned or drained.
+    pub kubectl_image_windows: String,
     pub pod_replacement_policy: String,
     /// Of the upgrade container, if the Plan gives it no security context.
     pub privileged: bool,
@@ -65,7 +79,8 @@ impl Default for JobSettings {
             backoff_limit: 2,
             ttl_seconds_after_finished: 900,
             image_pull_policy: "IfNotPresent".to_owned(),
-            kubectl_image: KUBECTL_IMAGE.to_owned(),
+            kubectl_image: DROVER_IMAGE.to_owned(),
+            kubectl_image_windows: String::new(),
             pod_replacement_policy: "TerminatingOrFailed".to_owned(),
             privileged: true,
         }
@@ -76,7 +91,7 @@ pub fn job(order: &JobOrder<'_>) -> Job {
     let ttl_seconds = ttl_seconds(order);
     Job {
         metadata: ObjectMeta {
-            name: Some(names::job(&order.plan.name, order.node, order.hash)),
+            name: Some(names::job(&order.plan.name, order.node, order.shares_short_name, order.hash)),
             namespace: Some(order.plan.namespace.clone()),
             labels: Some(labels::of_job(order)),
             annotations: Some(labels::annotations_of_job(order, ttl_seconds)),
@@ -100,7 +115,8 @@ pub fn job(order: &JobOrder<'_>) -> Job {
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some(labels::of_pod(order)),
-                    annotations: Some(labels::annotations_of_pod(order)).filter(|annotations| !annotations.is_empty()),
+                    annotations: Some(labels::annotations_of_pods(order.plan))
+                        .filter(|annotations| !annotations.is_empty()),
                     ..ObjectMeta::default()
                 }),
                 spec: Some(pod(order)),
@@ -109,6 +125,26 @@ pub fn job(order: &JobOrder<'_>) -> Job {
         }),
         status: None,
     }
+}
+
+/// A digest of all that shapes the pods of a Plan's Jobs, but not what the operator decides for all of them: with another
+/// release of Drover no Job is interrupted.
+pub fn template(plan: &Meta, spec: &PlanSpec, version: &str) -> String {
+    let shaping = PlanSpec {
+        version: version.to_owned(),
+        channel: String::new(),
+        concurrency: 0,
+        node_selector: None,
+        window: None,
+        job_active_deadline_secs: None,
+        post_complete_delay: None,
+        post_complete_labels: BTreeMap::new(),
+        ..spec.clone()
+    };
+    let labels: BTreeMap<_, _> = labels::users_own(&plan.labels, &[plan_labels::CATTLE_KEYS]).collect();
+    let annotations = labels::annotations_of_pods(plan);
+    let digest = Sha256::digest(go_text(&json!([shaping, labels, annotations])));
+    hex(&digest)[..12].to_owned()
 }
 
 /// A finished Job must outlive the Plan's delay by a minute, or its end could be missed.

@@ -1,11 +1,14 @@
 //! The writes that take nodes out of service and give them back: each one guarded patch of one object.
 
+use std::collections::BTreeMap;
+
 use drover_api::marks;
 use drover_api::plan::KIND;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::decide::View;
-use crate::claims::{Claim, Claims, Mark, Owner};
+use crate::claims::{Claim, Claims, Done, Failed, Mark, Owner, SetAside};
 use crate::decision::{Act, Purpose, Subject, Write};
 use crate::seen::NodeSeen;
 
@@ -25,23 +28,98 @@ pub(super) fn wants_cordon(view: &View<'_>) -> bool {
 
 /// Takes the node out of service: one guarded patch.
 pub(super) fn take(view: &View<'_>, node: &NodeSeen, claim: &Claim) -> Write {
-    let was_ours = node.mark.as_ref().is_some_and(|mark| mark.cordoned);
-    let mark = mark(view, was_ours || wants_cordon(view) && !node.unschedulable);
-    let mut patch = marked(node, claim, &mark);
-    if mark.cordoned {
+    let cordons = wants_cordon(view) && !node.unschedulable;
+    let mark = marked_by(view, node, is_cordon_ours(view, node) || cordons);
+    let mut patch = guarded(node, json!({ marks::NODE_CLAIM: claim.id }), json!({ marks::NODE_CLAIM: text(&mark) }));
+    if cordons {
         patch["spec"] = json!({ "unschedulable": true });
     }
-    Write { purpose: Purpose::TakeNode, subject: Subject::node(&node.meta.name), act: Act::Patch(patch) }
+    for (is_over, key) in [(is_set_aside_by(view, node), marks::NODE_FAILED), (node.retry, marks::NODE_RETRY)] {
+        if is_over {
+            patch["metadata"]["annotations"][key] = Value::Null;
+        }
+    }
+    write(Purpose::TakeNode, node, patch)
 }
 
 /// Marks a node whose claim is no longer wanted, and leaves it in service.
 pub(super) fn fence(view: &View<'_>, node: &NodeSeen, claim: &Claim) -> Write {
-    let cordoned = node.mark.as_ref().is_some_and(|mark| mark.cordoned);
-    let patch = marked(node, claim, &mark(view, cordoned));
-    Write { purpose: Purpose::FenceNode, subject: Subject::node(&node.meta.name), act: Act::Patch(patch) }
+    let mark = marked_by(view, node, is_cordon_ours(view, node));
+    let labels = json!({ marks::NODE_CLAIM: claim.id });
+    write(Purpose::FenceNode, node, guarded(node, labels, json!({ marks::NODE_CLAIM: text(&mark) })))
 }
 
-fn mark(view: &View<'_>, cordoned: bool) -> Mark {
+/// Notes that the Job has ended well. A node that waits for its delay is in service meanwhile: it is uncordoned.
+pub(super) fn note_job_end(node: &NodeSeen, mark: &Mark, done: Done, back_in_service: bool) -> Write {
+    let uncordons = back_in_service && mark.cordoned;
+    let noted = Mark { done: Some(done), cordoned: mark.cordoned && !uncordons, ..mark.clone() };
+    let mut patch = guarded(node, json!({}), json!({ marks::NODE_CLAIM: text(&noted) }));
+    if uncordons {
+        patch["spec"] = json!({ "unschedulable": null });
+    }
+    write(Purpose::NoteJobEnd, node, patch)
+}
+
+/// Counts a failure; whoever wanted another try has been heard.
+pub(super) fn note_failure(node: &NodeSeen, mark: &Mark, failed: Failed) -> Write {
+    let noted = Mark { failed: Some(failed), ..mark.clone() };
+    let mut annotations = json!({ marks::NODE_CLAIM: text(&noted) });
+    if node.retry {
+        annotations[marks::NODE_RETRY] = Value::Null;
+    }
+    write(Purpose::NoteFailure, node, guarded(node, json!({}), annotations))
+}
+
+/// Marks and cordon go, the result labels come, in one guarded patch.
+pub(super) fn release(node: &NodeSeen, mark: &Mark, results: BTreeMap<String, String>) -> Write {
+    let mut labels = json!(results);
+    labels[marks::NODE_CLAIM] = Value::Null;
+    let mut annotations = json!({ marks::NODE_CLAIM: null });
+    if node.retry {
+        annotations[marks::NODE_RETRY] = Value::Null;
+    }
+    let mut patch = guarded(node, labels, annotations);
+    if mark.cordoned {
+        patch["spec"] = json!({ "unschedulable": null });
+    }
+    write(Purpose::ReleaseNode, node, patch)
+}
+
+/// The claim's marks go; the failure is told on the node, which stays cordoned.
+pub(super) fn set_aside(node: &NodeSeen, mark: &Mark, hash: &str, failed: &Failed, now: Timestamp) -> Write {
+    let record = SetAside {
+        owner: mark.owner.clone(),
+        cordoned: mark.cordoned,
+        hash: hash.to_owned(),
+        since: now,
+        sentence: failed.sentence.clone(),
+    };
+    let annotations = json!({ marks::NODE_CLAIM: null, marks::NODE_FAILED: json!(record).to_string() });
+    write(Purpose::SetAside, node, guarded(node, json!({ marks::NODE_CLAIM: null }), annotations))
+}
+
+/// A node that was set aside is in service again, because it is no longer meant or has been upgraded by other means.
+pub(super) fn undo_set_aside(node: &NodeSeen, record: &SetAside) -> Write {
+    let mut patch = guarded(node, json!({}), json!({ marks::NODE_FAILED: null }));
+    if record.cordoned {
+        patch["spec"] = json!({ "unschedulable": null });
+    }
+    write(Purpose::UndoMarks, node, patch)
+}
+
+/// The cordon on the node, if there is one, was set by this Plan before.
+fn is_cordon_ours(view: &View<'_>, node: &NodeSeen) -> bool {
+    let marked = node.mark.as_ref().is_some_and(|mark| mark.cordoned);
+    marked || is_set_aside_by(view, node) && node.set_aside.as_ref().is_some_and(|record| record.cordoned)
+}
+
+/// This Plan has given up on the node before.
+pub(super) fn is_set_aside_by(view: &View<'_>, node: &NodeSeen) -> bool {
+    node.set_aside.as_ref().is_some_and(|record| record.owner.uid == view.plan.meta.uid)
+}
+
+/// A new mark; failures that an earlier one of the same Plan has counted stay counted.
+fn marked_by(view: &View<'_>, node: &NodeSeen, cordoned: bool) -> Mark {
     let meta = &view.plan.meta;
     let owner = Owner {
         kind: KIND.to_owned(),
@@ -49,43 +127,24 @@ fn mark(view: &View<'_>, cordoned: bool) -> Mark {
         name: meta.name.clone(),
         uid: meta.uid.clone(),
     };
-    Mark { owner, cordoned, job_ended_in_boot: None }
+    let before = node.mark.as_ref().filter(|mark| mark.owner.uid == meta.uid);
+    Mark { owner, cordoned, done: None, failed: before.and_then(|mark| mark.failed.clone()) }
 }
 
-fn marked(node: &NodeSeen, claim: &Claim, mark: &Mark) -> Value {
-    json!({ "metadata": {
-        "resourceVersion": node.meta.resource_version.to_string(),
-        "labels": { marks::NODE_CLAIM: claim.id },
-        "annotations": { marks::NODE_CLAIM: text(mark) },
-    }})
+fn guarded(node: &NodeSeen, labels: Value, annotations: Value) -> Value {
+    let mut patch = json!({ "metadata": { "resourceVersion": node.meta.resource_version.to_string() } });
+    for (field, entries) in [("labels", labels), ("annotations", annotations)] {
+        if entries.as_object().is_some_and(|entries| !entries.is_empty()) {
+            patch["metadata"][field] = entries;
+        }
+    }
+    patch
+}
+
+fn write(purpose: Purpose, node: &NodeSeen, patch: Value) -> Write {
+    Write { purpose, subject: Subject::node(&node.meta.name), act: Act::Patch(patch) }
 }
 
 fn text(mark: &Mark) -> String {
     json!(mark).to_string()
-}
-
-/// Notes the boot that the Job ended in.
-pub(super) fn note_job_end(node: &NodeSeen, mark: &Mark) -> Write {
-    let noted = Mark { job_ended_in_boot: Some(node.boot_id.clone()), ..mark.clone() };
-    let patch = json!({ "metadata": {
-        "resourceVersion": node.meta.resource_version.to_string(),
-        "annotations": { marks::NODE_CLAIM: text(&noted) },
-    }});
-    Write { purpose: Purpose::NoteJobEnd, subject: Subject::node(&node.meta.name), act: Act::Patch(patch) }
-}
-
-/// Marks and cordon go, the result label comes, in one guarded patch.
-pub(super) fn release(node: &NodeSeen, mark: &Mark, result: Option<(String, String)>) -> Write {
-    let mut patch = json!({ "metadata": {
-        "resourceVersion": node.meta.resource_version.to_string(),
-        "labels": { marks::NODE_CLAIM: null },
-        "annotations": { marks::NODE_CLAIM: null },
-    }});
-    if let Some((label, value)) = result {
-        patch["metadata"]["labels"][label] = json!(value);
-    }
-    if mark.cordoned {
-        patch["spec"] = json!({ "unschedulable": null });
-    }
-    Write { purpose: Purpose::ReleaseNode, subject: Subject::node(&node.meta.name), act: Act::Patch(patch) }
 }

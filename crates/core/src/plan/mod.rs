@@ -4,12 +4,17 @@
 //! claimed on the Plan, taken by a mark (and a cordon), upgraded by a Job, released when it is Ready again.
 
 mod announce;
+mod between;
+pub mod channel;
 mod container;
 mod decide;
 pub mod duration;
+mod expand;
+mod failure;
 pub mod hash;
 mod image;
 pub mod job;
+mod jobs;
 mod labels;
 mod marking;
 pub mod names;
@@ -17,13 +22,17 @@ mod nodes;
 mod orphans;
 mod selection;
 pub mod selector;
+mod start;
 mod status;
 mod syntax;
+mod tend;
 #[cfg(test)]
 mod tests;
 pub mod validate;
 pub mod version;
+mod waiting;
 pub mod window;
 
+pub use channel::{Answer, Heard};
 pub use decide::{Trouble, View, decide};
 pub use orphans::undo_orphaned_marks;

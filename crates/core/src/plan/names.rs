@@ -7,10 +7,24 @@ use super::hash::LatestHash;
 /// The longest name that is also good for a label value and a host name.
 const LONGEST: usize = 63;
 
-/// The name of the Job that upgrades `node`, of whose name only the part before the first dot is used.
-pub fn job(plan: &str, node: &str, hash: &LatestHash) -> String {
-    let short = node.split('.').next().unwrap_or(node);
-    join(&["apply", plan, "on", short, "with", hash.as_str()])
+/// The name of the Job that upgrades `node`, of whose name only the part before the first dot is used. Where another
+/// node has the same one, a digest tells them apart.
+pub fn job(plan: &str, node: &str, is_shared: bool, hash: &LatestHash) -> String {
+    if !is_shared {
+        return join(&["apply", plan, "on", short(node), "with", hash.as_str()]);
+    }
+    let digest = hex(&Sha256::digest(node));
+    join(&["apply", plan, "on", short(node), &digest[..5], "with", hash.as_str()])
+}
+
+/// The name of a node up to its first dot.
+pub fn short(node: &str) -> &str {
+    node.split('.').next().unwrap_or(node)
+}
+
+/// The name of a node as the value of a label, for which it may be too long.
+pub fn label(node: &str) -> String {
+    join(&[node])
 }
 
 /// The name of the volume that holds a Secret.
@@ -70,7 +84,12 @@ mod tests {
         assert_eq!(names.names.len(), 5);
 
         for name in names.names {
-            assert_eq!(job(&name.plan, &name.node, &LatestHash::of_test(&name.hash)), name.job, "{}", name.seen_in);
+            assert_eq!(
+                job(&name.plan, &name.node, false, &LatestHash::of_test(&name.hash)),
+                name.job,
+                "{}",
+                name.seen_in
+            );
         }
     }
 
@@ -78,7 +97,25 @@ mod tests {
     fn a_domain_in_the_name_of_a_node_is_left_out() {
         let hash = LatestHash::of_test("h");
 
-        assert_eq!(job("p", "prod.test.local", &hash), "apply-p-on-prod-with-h");
+        assert_eq!(job("p", "prod.test.local", false, &hash), "apply-p-on-prod-with-h");
+    }
+
+    #[test]
+    fn nodes_with_one_short_name_have_jobs_with_different_names() {
+        let hash = LatestHash::of_test("h");
+        let names = ["prod.a", "prod.b"].map(|node| job("p", node, true, &hash));
+
+        assert_ne!(names[0], names[1]);
+        assert!(names[0].starts_with("apply-p-on-prod-"), "{}", names[0]);
+    }
+
+    #[test]
+    fn the_name_of_a_node_that_no_label_holds_is_cut() {
+        let long = format!("{}.example", "n".repeat(70));
+
+        assert_eq!(label("n1.example"), "n1.example");
+        assert_eq!(label(&long).len(), 63);
+        assert_ne!(label(&long), label(&format!("{long}.org")));
     }
 
     #[test]

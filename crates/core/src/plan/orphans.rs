@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::marking::release;
+use super::marking::{release, undo_set_aside};
+use crate::claims::Owner;
 use crate::decision::{Purpose, Write};
 use crate::seen::{JobSeen, NodeSeen};
 
@@ -14,11 +15,15 @@ pub fn undo_orphaned_marks<'a>(
     nodes: &BTreeMap<String, NodeSeen>,
     jobs: impl Iterator<Item = &'a JobSeen> + Clone,
 ) -> Vec<Write> {
-    let orphaned = nodes.values().filter_map(|node| {
-        let mark = node.mark.as_ref()?;
-        let gone = mark.owner.namespace == namespace && !plan_uids.contains(mark.owner.uid.as_str());
-        let runs = jobs.clone().any(|job| job.outcome.is_none() && job.claim.is_some() && job.claim == node.claim);
-        (gone && !runs).then(|| Write { purpose: Purpose::UndoMarks, ..release(node, mark, None) })
+    let is_gone = |owner: &Owner| owner.namespace == namespace && !plan_uids.contains(owner.uid.as_str());
+    let runs = |node: &NodeSeen| {
+        jobs.clone().any(|job| job.outcome.is_none() && job.claim.is_some() && job.claim == node.claim)
+    };
+    let orphaned = nodes.values().filter_map(|node| match (&node.mark, &node.set_aside) {
+        (Some(mark), _) => (is_gone(&mark.owner) && !runs(node))
+            .then(|| Write { purpose: Purpose::UndoMarks, ..release(node, mark, BTreeMap::new()) }),
+        (None, Some(record)) => is_gone(&record.owner).then(|| undo_set_aside(node, record)),
+        (None, None) => None,
     });
     orphaned.collect()
 }

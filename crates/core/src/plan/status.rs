@@ -2,7 +2,7 @@
 
 use drover_api::plan::conditions::{self as condition, reasons};
 use drover_api::plan::events::{PlanEvent, VersionSource};
-use drover_api::plan::{NodeCounts, PlanCondition, PlanStatus, PublishedWait};
+use drover_api::plan::{PlanCondition, PlanStatus, PublishedWait};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
@@ -14,6 +14,8 @@ use crate::decision::{Act, Decision, Purpose, Wait, Write};
 
 /// At most one status write in this time for one Plan.
 const BETWEEN_WRITES: SignedDuration = SignedDuration::from_secs(1);
+/// So many waits are listed: of a hundred nodes at work the first ones tell enough, and the status stays small.
+const PUBLISHED: usize = 30;
 
 /// The stages that publish what is decided; none if the status says it already, or was written just now.
 pub(super) fn publish(
@@ -36,7 +38,8 @@ pub(super) fn publish(
         return Vec::new();
     }
     // The Events go first: a crash between the two then repeats them under the same names, and loses none.
-    let events = transitions(old, &new).into_iter().map(|(event, cause)| announce(view.plan, &event, &cause, now));
+    let events =
+        transitions(old, &new, wish).into_iter().map(|(event, cause)| announce(view.plan, &event, &cause, now));
     let patch = json!({
         "metadata": { "resourceVersion": view.plan.meta.resource_version.to_string() },
         "status": replacing(&new),
@@ -65,7 +68,7 @@ fn status(old: &PlanStatus, wish: &Wish, steps: &Steps, waits: &[Wait], now: Tim
     let at = whole_seconds(now).to_string();
     if !steps.unknown {
         new.applying = steps.applying.clone();
-        new.counts = Some(counts(steps));
+        new.counts = Some(steps.counts);
         let (status, reason, message) = complete(wish, steps);
         set(&mut new, condition::COMPLETE, status, reason, &message, &at);
     }
@@ -74,7 +77,13 @@ fn status(old: &PlanStatus, wish: &Wish, steps: &Steps, waits: &[Wait], now: Tim
         Err(wait) => set(&mut new, condition::VALIDATED, condition::FALSE, reasons::ERROR, &wait.sentence, &at),
     }
     match &wish.version {
-        Ok(_) => set(&mut new, condition::LATEST_RESOLVED, condition::TRUE, reasons::VERSION, "", &at),
+        Ok(_) => {
+            let source = match wish.source {
+                VersionSource::Version => reasons::VERSION,
+                VersionSource::Channel => reasons::CHANNEL,
+            };
+            set(&mut new, condition::LATEST_RESOLVED, condition::TRUE, source, "", &at);
+        }
         Err(wait) => set(&mut new, condition::LATEST_RESOLVED, condition::FALSE, reasons::ERROR, &wait.sentence, &at),
     }
     let complete = find(&new, condition::COMPLETE).is_some_and(|condition| condition.status == condition::TRUE);
@@ -82,7 +91,7 @@ fn status(old: &PlanStatus, wish: &Wish, steps: &Steps, waits: &[Wait], now: Tim
     let reason = waits.first().map_or_else(|| reasons::COMPLETE.to_owned(), |wait| wait.reason.to_string());
     let message = progress(&new, waits);
     set(&mut new, condition::PROGRESSING, progressing, &reason, &message, &at);
-    new.waits = waits.iter().map(published).collect();
+    new.waits = waits.iter().take(PUBLISHED).map(published).collect();
     new
 }
 
@@ -97,18 +106,11 @@ fn complete(wish: &Wish, steps: &Steps) -> (&'static str, &'static str, String) 
         (condition::FALSE, reasons::SYNC_JOB, none)
     } else if steps.window_closed {
         (condition::FALSE, reasons::WAITING, condition::OUTSIDE_WINDOW.to_owned())
-    } else if steps.updated < steps.selected {
+    } else if steps.counts.updated < steps.counts.selected {
         (condition::FALSE, reasons::RESOLVED, none)
     } else {
         (condition::TRUE, reasons::COMPLETE, none)
     }
-}
-
-fn counts(steps: &Steps) -> NodeCounts {
-    let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-    let (selected, updated) = (number(steps.selected), number(steps.updated));
-    let (out, failed) = (number(steps.applying.len()), number(steps.failures.len()));
-    NodeCounts { selected, updated, applying: out - failed, waiting: (selected - updated - out).max(0), failed }
 }
 
 /// Counts and waits in one text, for those who see only conditions.
@@ -182,7 +184,7 @@ fn set(plan: &mut PlanStatus, type_: &str, status: &str, reason: &str, message: 
 }
 
 /// The Events that tell the difference of two statuses, each with what makes it unique.
-fn transitions(old: &PlanStatus, new: &PlanStatus) -> Vec<(PlanEvent, String)> {
+fn transitions(old: &PlanStatus, new: &PlanStatus, wish: &Wish) -> Vec<(PlanEvent, String)> {
     let mut events = Vec::new();
     let changed = |type_: &str| {
         let (before, after) = (find(old, type_), find(new, type_));
@@ -203,9 +205,14 @@ fn transitions(old: &PlanStatus, new: &PlanStatus) -> Vec<(PlanEvent, String)> {
         }
         _ if new.latest_version != old.latest_version => {
             let cause = old.latest_version.clone();
-            events.push((PlanEvent::resolved(VersionSource::Version, &new.latest_version), cause));
+            events.push((PlanEvent::resolved(wish.source, &new.latest_version), cause));
         }
         _ => {}
+    }
+    if let Some(wait) = &wish.channel
+        && !has_said(old, wait)
+    {
+        events.push((PlanEvent::resolve_failed(&wait.sentence), old.latest_version.clone()));
     }
     let cause = find(old, condition::COMPLETE).map(|c| c.last_update_time.clone()).unwrap_or_default();
     if new.applying != old.applying && !new.applying.is_empty() {
@@ -223,6 +230,12 @@ fn transitions(old: &PlanStatus, new: &PlanStatus) -> Vec<(PlanEvent, String)> {
         }
     }
     events
+}
+
+/// Is the wait among those that were published before?
+fn has_said(old: &PlanStatus, wait: &Wait) -> bool {
+    let listed = old.waits.iter().any(|old| old.sentence == wait.sentence);
+    listed || find(old, condition::PROGRESSING).is_some_and(|condition| condition.message.contains(&wait.sentence))
 }
 
 /// The API server keeps whole seconds.

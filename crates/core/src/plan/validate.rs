@@ -1,10 +1,12 @@
 //! Is a Plan sound? Whatever would make it hang, or end without having done anything, is said before it starts.
 
+use drover_api::marks;
 use drover_api::plan::{PlanSpec, conditions};
 
 use super::duration::GoDuration;
+use super::expand::expand;
 use super::selector::Selector;
-use super::syntax::label_value_problem;
+use super::syntax::{label_key_problem, label_value_problem};
 use super::version::munge;
 use super::window::Window;
 
@@ -18,6 +20,7 @@ pub fn problem(name: &str, spec: &PlanSpec) -> Option<String> {
         .or_else(|| never_opens(spec))
         .or_else(|| not_a_label(name, spec))
         .or_else(|| rejected_pod(spec))
+        .or_else(|| rejected_labels(spec))
 }
 
 fn drain(spec: &PlanSpec) -> Option<String> {
@@ -74,6 +77,20 @@ fn not_a_label(name: &str, spec: &PlanSpec) -> Option<String> {
     }
     let problem = label_value_problem(&munge(&spec.version))?;
     Some(format!("spec.version cannot be a label, {problem}: give a version that can"))
+}
+
+/// What the API server would refuse on every node that is done.
+fn rejected_labels(spec: &PlanSpec) -> Option<String> {
+    let hash = "0".repeat(56);
+    spec.post_complete_labels.iter().find_map(|(key, value)| {
+        let of_key = || {
+            let reserved = key.starts_with(marks::PREFIX).then(|| "is reserved for Drover".to_owned());
+            reserved.or_else(|| label_key_problem(key))
+        };
+        let of_value = || label_value_problem(&expand(value, &munge(&spec.version), &hash));
+        let problem = of_key().or_else(of_value)?;
+        Some(format!("spec.postCompleteLabels has {key:?}, which no node can carry, {problem}: correct it"))
+    })
 }
 
 /// What the API server would refuse in every Job.
@@ -219,6 +236,18 @@ mod tests {
             said_of(json!({ "prepare": prepare })),
             r#"spec.prepare.volumes has "pv", which spec.upgrade.volumes does not have: add it there, too"#
         );
+    }
+
+    #[test]
+    fn labels_that_no_node_can_carry_are_refused_before_a_node_is_touched() {
+        let said = |key: &str, value: &str| said_of(json!({ "postCompleteLabels": { key: value } }));
+
+        assert_eq!(said("test.cattle.io/upgraded-hash", "$(LATEST_HASH)-$(LATEST_VERSION)"), "");
+        assert!(
+            said("a b", "x").starts_with(r#"spec.postCompleteLabels has "a b", which no node can carry, name part"#)
+        );
+        assert!(said("a", "x y").contains("a valid label must"));
+        assert!(said("drover.dev/claim", "x").contains("is reserved for Drover"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use drover_api::plan::{DAYS, TimeWindowSpec};
 use jiff::civil::{Time, Weekday};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
-use jiff::{Timestamp, ToSpan, Zoned};
+use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
 
 /// The days and hours of `spec.window`.
 #[derive(Clone, Debug)]
@@ -52,6 +52,30 @@ impl Window {
         };
         start <= now && now <= end
     }
+
+    /// When the window that is open at `now` closes; nothing, if it never does.
+    pub fn closes_at(&self, now: Timestamp) -> Option<Timestamp> {
+        const NANOSECOND: SignedDuration = SignedDuration::from_nanos(1);
+        let mut at = now;
+        // One piece a day at least: what is still open after two weeks is open for ever.
+        for _ in 0..15 {
+            let after = self.end_of_day_or_window(at)?.checked_add(NANOSECOND).ok()?;
+            if !self.is_open(after) {
+                return Some(after);
+            }
+            at = after;
+        }
+        None
+    }
+
+    /// The last moment that `now` is inside for: of the window, or of the day, if the window goes on over midnight.
+    fn end_of_day_or_window(&self, now: Timestamp) -> Option<Timestamp> {
+        let now = now.to_zoned(self.zone.clone());
+        let at = |time: Time| now.date().to_datetime(time).to_zoned(self.zone.clone()).ok();
+        let end = at(self.end.with().subsec_nanosecond(999_999_999).build().ok()?)?;
+        let end = if self.start > self.end && now >= end { at(Time::MAX)? } else { end };
+        Some(end.timestamp())
+    }
 }
 
 fn weekday(day: &str) -> Result<Weekday, WindowProblem> {
@@ -93,7 +117,9 @@ fn parse_time(text: &str) -> Option<Time> {
         (hour, [], _) => (number(hour, 1..=2)?, 0, 0),
         (hour, [minute], Some(_)) => (number(hour, 2..=2)?, number(minute, 2..=2)?, 0),
         (hour, [minute], None) => (number(hour, 1..=2)?, number(minute, 2..=2)?, 0),
-        (hour, [minute, second], None) => (number(hour, 1..=2)?, number(minute, 2..=2)?, number(second, 2..=2)?),
+        (hour, [minute, second], None) => {
+            (number(hour, 1..=2)?, number(minute, 2..=2)?, number(without_fraction(second)?, 2..=2)?)
+        }
         _ => return None,
     };
     let hour = match afternoon {
@@ -104,6 +130,16 @@ fn parse_time(text: &str) -> Option<Time> {
         Some(_) => hour,
     };
     Time::new(hour, minute, second, 0).ok()
+}
+
+/// Go reads a fraction after the seconds, whether it is asked for or not. The window begins and ends with whole ones.
+fn without_fraction(second: &str) -> Option<&str> {
+    match second.split_once(['.', ',']) {
+        Some((whole, fraction)) => {
+            (!fraction.is_empty() && fraction.bytes().all(|b| b.is_ascii_digit())).then_some(whole)
+        }
+        None => Some(second),
+    }
 }
 
 fn number(digits: &str, length: std::ops::RangeInclusive<usize>) -> Option<i8> {
@@ -175,6 +211,8 @@ mod tests {
             ("15:04", (15, 4, 0)),
             ("8:00", (8, 0, 0)),
             ("15:04:05", (15, 4, 5)),
+            ("15:04:05.75", (15, 4, 5)),
+            ("15:04:05,5", (15, 4, 5)),
             ("03:04pm", (15, 4, 0)),
             ("15", (15, 0, 0)),
             ("7", (7, 0, 0)),
@@ -185,9 +223,27 @@ mod tests {
         ] {
             assert_eq!(parse_time(text), Time::new(hour, minute, second, 0).ok(), "{text}");
         }
-        for text in ["", "xx", "24:00", "15:4", "3:04pm", "13pm", "3PM", "15:04:05pm", "15:04 ", "015"] {
+        for text in
+            ["", "xx", "24:00", "15:4", "3:04pm", "13pm", "3PM", "15:04:05pm", "15:04 ", "015", "15:04:05.", "15:04.5"]
+        {
             assert_eq!(parse_time(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn it_is_known_when_an_open_window_closes() {
+        let closes = |days: &[&str], start: &str, end: &str, zone: &str, at: &str| {
+            let window = Window::parse(&spec(days, start, end, zone)).unwrap();
+            window.closes_at(at.parse().unwrap()).map(|moment| moment.to_string())
+        };
+        let friday_evening = "2026-11-13T23:00:00Z";
+
+        assert_eq!(closes(&["fr"], "20:00", "23:30", "", friday_evening).unwrap(), "2026-11-13T23:30:01Z");
+        assert_eq!(closes(&["fr"], "22:00", "02:00", "", friday_evening).unwrap(), "2026-11-14T00:00:00Z");
+        assert_eq!(closes(&["fr", "sa"], "22:00", "02:00", "", friday_evening).unwrap(), "2026-11-14T02:00:01Z");
+        assert_eq!(closes(&["sa"], "00:00", "23:59:59", "Asia/Tokyo", friday_evening).unwrap(), "2026-11-14T15:00:00Z");
+        let every_day: Vec<&str> = DAYS.iter().map(|words| words[1]).collect();
+        assert_eq!(closes(&every_day, "00:00", "23:59:59", "", friday_evening), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub fn of_this_process() -> String {
     format!("{name}-{}", suffix())
 }
 
-fn hostname() -> String {
+pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

@@ -2,12 +2,20 @@
 //! Deployment's variables can be kept. See <https://github.com/rancher/system-upgrade-controller>.
 
 use drover_api::plan::jobs::environment::{
-    ACTIVE_DEADLINE_SECONDS, ACTIVE_DEADLINE_SECONDS_MAX, BACKOFF_LIMIT, CONTROLLER_NAME, CONTROLLER_NAMESPACE,
-    IMAGE_PULL_POLICY, KUBECTL_IMAGE, POD_REPLACEMENT_POLICY, PREFIX, PRIVILEGED, TTL_SECONDS_AFTER_FINISH,
+    self as variable, ACTIVE_DEADLINE_SECONDS, ACTIVE_DEADLINE_SECONDS_MAX, BACKOFF_LIMIT, CONTROLLER_NAME,
+    CONTROLLER_NAMESPACE, IMAGE_PULL_POLICY, KUBECTL_IMAGE, KUBECTL_IMAGE_WINDOWS, POD_REPLACEMENT_POLICY, PREFIX,
+    PRIVILEGED, TTL_SECONDS_AFTER_FINISH,
 };
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
 
+use drover_core::plan::duration::GoDuration;
 use drover_core::plan::job::JobSettings;
+use drover_operator::ElectionOptions;
+
+/// What the variables of its election begin with.
+const ELECTION_PREFIX: &str = "CATTLE_ELECTION_";
 
 /// Where Plans live unless somebody says otherwise.
 pub const NAMESPACE: &str = "system-upgrade";
@@ -21,12 +29,76 @@ impl Environment {
         let read = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
-        let ours = |(name, value): &(String, String)| name.starts_with(PREFIX) && !value.is_empty();
+        let ours = |(name, value): &(String, String)| {
+            (name.starts_with(PREFIX) || name.starts_with(ELECTION_PREFIX)) && !value.is_empty()
+        };
         Environment(std::env::vars_os().filter_map(read).filter(ours).collect())
     }
 
     pub fn namespace(&self) -> Option<String> {
         self.0.get(CONTROLLER_NAMESPACE).cloned()
+    }
+
+    pub fn node_name(&self) -> Option<String> {
+        self.0.get(variable::CONTROLLER_NODE_NAME).cloned()
+    }
+
+    pub fn kubeconfig(&self) -> Option<PathBuf> {
+        self.0.get(variable::CONTROLLER_KUBE_CONFIG).map(PathBuf::from)
+    }
+
+    pub fn server(&self) -> Option<String> {
+        self.0.get(variable::CONTROLLER_MASTER_URL).cloned()
+    }
+
+    pub fn debug(&self) -> Option<bool> {
+        self.flag(variable::CONTROLLER_DEBUG)
+    }
+
+    pub fn leader_elect(&self) -> Option<bool> {
+        self.flag(variable::CONTROLLER_LEADER_ELECT)
+    }
+
+    /// An interval of a minute or less is not taken.
+    pub fn poll_interval(&self) -> Option<Duration> {
+        self.duration(variable::POLLING_INTERVAL).filter(|interval| *interval > Duration::from_secs(60))
+    }
+
+    pub fn election(&self, default: ElectionOptions) -> ElectionOptions {
+        let or = |name: &str, default: Duration| self.duration(name).unwrap_or(default);
+        ElectionOptions {
+            lease_duration: or(variable::ELECTION_LEASE_DURATION, default.lease_duration),
+            renew_deadline: or(variable::ELECTION_RENEW_DEADLINE, default.renew_deadline),
+            retry_period: or(variable::ELECTION_RETRY_PERIOD, default.retry_period),
+            ..default
+        }
+    }
+
+    /// Whether to debug is known before anything can be logged: what could not be read then is said now.
+    pub fn say_what_cannot_be_read(&self) {
+        for name in [variable::CONTROLLER_DEBUG, variable::CONTROLLER_LEADER_ELECT] {
+            if self.0.contains_key(name) && self.flag(name).is_none() {
+                tracing::warn!("${name} is neither true nor false: it is left out");
+            }
+        }
+    }
+
+    /// The words that Go reads as true and false.
+    fn flag(&self, name: &str) -> Option<bool> {
+        match self.0.get(name)?.as_str() {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+            _ => None,
+        }
+    }
+
+    fn duration(&self, name: &str) -> Option<Duration> {
+        let text = self.0.get(name)?;
+        let duration = GoDuration::parse(text).and_then(|duration| u64::try_from(duration.as_nanos()).ok());
+        if duration.is_none() {
+            tracing::warn!("${name} is {text:?}, which is no duration such as 45s: the default is used instead");
+        }
+        duration.map(Duration::from_nanos)
     }
 
     pub fn job_settings(&self) -> JobSettings {
@@ -40,6 +112,7 @@ impl Environment {
             ttl_seconds_after_finished: self.read(TTL_SECONDS_AFTER_FINISH, default.ttl_seconds_after_finished),
             image_pull_policy: text(IMAGE_PULL_POLICY, default.image_pull_policy),
             kubectl_image: text(KUBECTL_IMAGE, default.kubectl_image),
+            kubectl_image_windows: text(KUBECTL_IMAGE_WINDOWS, default.kubectl_image_windows),
             pod_replacement_policy: text(POD_REPLACEMENT_POLICY, default.pod_replacement_policy),
             privileged: self.read(PRIVILEGED, default.privileged),
         }
@@ -78,6 +151,7 @@ mod tests {
             (BACKOFF_LIMIT, "99"),
             (IMAGE_PULL_POLICY, "Always"),
             (KUBECTL_IMAGE, "kubectl:1"),
+            (KUBECTL_IMAGE_WINDOWS, "kubectl:2"),
             (POD_REPLACEMENT_POLICY, "Failed"),
             (PRIVILEGED, "false"),
             (TTL_SECONDS_AFTER_FINISH, "60"),
@@ -91,10 +165,29 @@ mod tests {
             ttl_seconds_after_finished: 60,
             image_pull_policy: "Always".to_owned(),
             kubectl_image: "kubectl:1".to_owned(),
+            kubectl_image_windows: "kubectl:2".to_owned(),
             pod_replacement_policy: "Failed".to_owned(),
             privileged: false,
         };
         assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        let read = |value: &str| environment(&[(variable::POLLING_INTERVAL, value)]).poll_interval();
+        assert_eq!(read("61s"), Some(Duration::from_secs(61)));
+        for useless in ["1m", "soon", "-5m"] {
+            assert_eq!(read(useless), None, "{useless}");
+        }
+        let election =
+            environment(&[(variable::ELECTION_LEASE_DURATION, "45s")]).election(ElectionOptions::new(NAMESPACE, "suc"));
+        assert_eq!((election.lease_duration.as_secs(), election.retry_period.as_secs()), (45, 2));
+    }
+
+    #[test]
+    fn flags_are_read_as_go_reads_them() {
+        let read = |value: &str| environment(&[(variable::CONTROLLER_LEADER_ELECT, value)]).leader_elect();
+        assert_eq!((read("true"), read("0"), read("yes")), (Some(true), Some(false), None));
     }
 
     #[test]

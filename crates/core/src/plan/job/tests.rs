@@ -1,3 +1,4 @@
+use drover_api::plan::jobs::DROVER_IMAGE;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -9,6 +10,7 @@ struct Ordered {
     spec: PlanSpec,
     node: &'static str,
     hostname: &'static str,
+    is_windows: bool,
     settings: JobSettings,
 }
 
@@ -22,6 +24,7 @@ fn ordered(spec: Value) -> Ordered {
         spec: serde_json::from_value(whole).unwrap(),
         node: "prod.test.local",
         hostname: "prod.test.local",
+        is_windows: false,
         settings: JobSettings::default(),
     }
 }
@@ -33,8 +36,11 @@ impl Ordered {
             spec: &self.spec,
             node: self.node,
             hostname: self.hostname,
+            shares_short_name: false,
+            is_windows: self.is_windows,
             hash: &LatestHash::of_test("dd38523bea595527142b5fdbebfe865fa6fbd1260b55b19eb1f12961"),
             version: "1.0",
+            template: "t1",
             claim: &ClaimId::from("c1"),
             settings: &self.settings,
         };
@@ -77,8 +83,11 @@ fn jobs_are_those_of_the_original() {
             spec,
             node: &vector.node,
             hostname: &vector.node,
+            shares_short_name: false,
+            is_windows: false,
             hash: &hash,
             version: "1.0",
+            template: "t1",
             claim: &ClaimId::from("c1"),
             settings: &JobSettings::default(),
         };
@@ -99,6 +108,12 @@ fn take_out_what_is_ours(job: &mut Value) {
     for marked in ["labels", "annotations"] {
         let claim = metadata[marked].as_object_mut().unwrap().remove("drover.dev/claim");
         assert_eq!(claim, Some(json!("c1")), "{marked}");
+    }
+    let template = metadata["annotations"].as_object_mut().unwrap().remove("drover.dev/template");
+    assert_eq!(template, Some(json!("t1")));
+    if let Some(cordon) = job.pointer_mut("/spec/template/spec/initContainers/0") {
+        assert_eq!(cordon["image"], DROVER_IMAGE);
+        cordon["image"] = json!("rancher/kubectl:v1.30.3");
     }
     let term = "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/\
                 nodeSelectorTerms/0/matchExpressions";
@@ -263,6 +278,7 @@ fn the_operators_settings_reach_every_job() {
         ttl_seconds_after_finished: 5,
         image_pull_policy: "OnlyWhenTesting".to_owned(),
         kubectl_image: "kubectl:x".to_owned(),
+        kubectl_image_windows: "kubectl:w".to_owned(),
         pod_replacement_policy: "Failed".to_owned(),
         privileged: false,
         ..JobSettings::default()
@@ -280,6 +296,53 @@ fn the_operators_settings_reach_every_job() {
     for container in [&pod["initContainers"][0], &pod["initContainers"][1], &pod["containers"][0]] {
         assert_eq!(container["imagePullPolicy"], "OnlyWhenTesting");
     }
+}
+
+#[test]
+fn on_windows_all_containers_run_on_the_host_as_its_system() {
+    let mut order = ordered(json!({
+        "cordon": true, "prepare": { "image": "p", "securityContext": { "privileged": true } },
+    }));
+    (order.is_windows, order.settings.kubectl_image_windows) = (true, "kubectl:w".to_owned());
+
+    let pod = order.pod();
+
+    let system = json!({ "windowsOptions": { "hostProcess": true, "runAsUserName": r"NT AUTHORITY\SYSTEM" } });
+    for container in [&pod["initContainers"][0], &pod["initContainers"][1], &pod["containers"][0]] {
+        assert_eq!(container["securityContext"], system, "{}", container["name"]);
+    }
+    assert_eq!(pod["initContainers"][1]["image"], "kubectl:w");
+    let own = json!({ "windowsOptions": { "runAsUserName": "me" } });
+    order.spec.upgrade.security_context = Some(serde_json::from_value(own.clone()).unwrap());
+    assert_eq!(order.pod()["containers"][0]["securityContext"], own);
+}
+
+#[test]
+fn what_shapes_the_pods_of_a_plan_and_nothing_else_is_in_its_template() {
+    let of = |spec: Value| {
+        let order = ordered(spec);
+        template(&order.plan, &order.spec, "1.0")
+    };
+    let plain = of(json!({}));
+
+    for other in [
+        json!({ "upgrade": { "image": "test-image:latest", "args": ["x"] } }),
+        json!({ "drain": {} }),
+        json!({ "cordon": true }),
+        json!({ "tolerations": [{ "operator": "Exists" }] }),
+    ] {
+        assert_ne!(of(other.clone()), plain, "{other}");
+    }
+    for same in [
+        json!({ "concurrency": 9 }),
+        json!({ "nodeSelector": { "matchLabels": { "a": "b" } } }),
+        json!({ "window": { "days": ["su"], "startTime": "1", "endTime": "2" } }),
+        json!({ "postCompleteDelay": "5m" }),
+    ] {
+        assert_eq!(of(same.clone()), plain, "{same}");
+    }
+    let order = ordered(json!({}));
+    assert_ne!(template(&order.plan, &order.spec, "2.0"), plain);
 }
 
 #[test]

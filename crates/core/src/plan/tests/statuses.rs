@@ -1,0 +1,192 @@
+//! What the status and the Events say.
+
+use super::*;
+
+#[test]
+fn a_disabled_node_is_not_selected() {
+    let cluster = three_nodes().label("n1", "plan.upgrade.cattle.io/up", "disabled").updated("n2").updated("n3");
+    let status = new_status(&cluster.decide());
+    assert_eq!(status.counts.unwrap().selected, 2);
+    assert_eq!(condition(&status, conditions::COMPLETE).0, "True");
+}
+
+#[test]
+fn a_plan_without_concurrency_is_invalid_and_never_complete() {
+    let decision = three_nodes().spec("concurrency", json!(0)).decide();
+
+    assert_eq!(acts(&decision), []);
+    let status = new_status(&decision);
+    assert_eq!(condition(&status, conditions::VALIDATED).0, "False");
+    let (complete, reason, message) = condition(&status, conditions::COMPLETE);
+    assert_eq!((complete.as_str(), reason.as_str()), ("False", "NotReady"));
+    assert_eq!(message, "plan is not valid and resolved");
+}
+
+#[test]
+fn a_plan_that_cannot_be_decoded_says_so_itself() {
+    let decision = three_nodes().spec("postCompleteDelay", json!({ "five": "minutes" })).decide();
+
+    assert_eq!(reasons(&decision)[0], Reason::PlanInvalid);
+    let (status, reason, message) = condition(&new_status(&decision), conditions::VALIDATED);
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "Error"));
+    assert!(message.starts_with("spec cannot be read: "), "{message}");
+}
+
+#[test]
+fn a_missing_secret_is_a_state_that_keeps_the_last_good_hash() {
+    let secrets = json!([{ "name": "ca", "path": "/ca" }]);
+    let decision = three_nodes().taken("n1").job("n1", "").published().spec("secrets", secrets).decide();
+
+    assert_eq!(acts(&decision), []);
+    assert_eq!(reasons(&decision)[0], Reason::SecretNotFound);
+    let status = new_status(&decision);
+    assert_eq!(condition(&status, conditions::VALIDATED).2, r#"secrets "ca" not found"#);
+    assert_eq!(status.latest_hash, hash());
+}
+
+#[test]
+fn a_plan_without_version_and_channel_is_unresolved() {
+    let decision = three_nodes().spec("version", json!("")).decide();
+    let (status, reason, message) = condition(&new_status(&decision), conditions::LATEST_RESOLVED);
+    assert_eq!((status.as_str(), reason.as_str()), ("False", "Error"));
+    assert_eq!(message, "cannot resolve plan: missing channel and version");
+}
+
+#[test]
+fn the_status_mirrors_the_claims_by_hostname() {
+    let status = new_status(&three_nodes().taken("n1").job("n1", "").decide());
+    assert_eq!(status.applying, ["host-n1"]);
+    let counts = status.counts.unwrap();
+    assert_eq!((counts.selected, counts.updated, counts.applying, counts.waiting, counts.failed), (3, 0, 1, 2, 0));
+    assert_eq!(condition(&status, conditions::COMPLETE).1, "SyncJob");
+}
+
+#[test]
+fn each_selected_node_is_counted_once_whatever_else_is_out() {
+    let cluster = three_nodes().spec("concurrency", json!(2)).taken("n1").job("n1", "").taken("n2").job("n2", "Failed");
+    // A node that the Plan no longer selects finishes what runs on it, and counts no longer.
+    let cluster = cluster.label("n1", "pool", "b");
+    let status = new_status(&cluster.decide());
+
+    let counts = status.counts.unwrap();
+    assert_eq!((counts.selected, counts.updated, counts.applying, counts.waiting, counts.failed), (2, 0, 0, 1, 1));
+    assert_eq!(status.applying, ["host-n1", "host-n2"]);
+    let (_, _, message) = condition(&status, conditions::PROGRESSING);
+    assert!(message.starts_with("0 of 2 nodes updated, 1 waiting, 1 failed; "), "{message}");
+}
+
+#[test]
+fn the_last_update_of_a_condition_moves_with_status_or_message_and_not_with_the_reason() {
+    let published = three_nodes().taken("n1").job("n1", "").published();
+    let time = |status: &PlanStatus| {
+        status.conditions.iter().find(|c| c.type_ == conditions::COMPLETE).unwrap().last_update_time.clone()
+    };
+    let before = published.clone().decide();
+    assert_eq!(before.stages, Vec::<Vec<_>>::new());
+
+    // From SyncJob to Resolved: both are false without a message.
+    let mut idle = published.clone().label("n1", "pool", "b").label("n2", "pool", "b").not_ready("n3");
+    idle.jobs.clear();
+    idle.nodes.get_mut("n1").unwrap()["metadata"]["annotations"] = json!({});
+    idle.nodes.get_mut("n1").unwrap()["metadata"]["labels"].as_object_mut().unwrap().remove("drover.dev/claim");
+    idle.plan["metadata"]["annotations"] = json!({});
+    let later = idle.decide_at(at("2026-01-01T13:00:00Z"));
+    assert_eq!(condition(&new_status(&later), conditions::COMPLETE).1, "Resolved");
+    assert_eq!(time(&new_status(&later)), "2026-01-01T12:00:00Z");
+}
+
+#[test]
+fn a_finished_plan_is_complete_and_quiet() {
+    let done = three_nodes().updated("n1").updated("n2").updated("n3");
+    let status = new_status(&done.decide());
+    assert_eq!(condition(&status, conditions::COMPLETE), ("True".into(), "Complete".into(), String::new()));
+
+    assert_eq!(done.published().decide(), Decision::default());
+}
+
+#[test]
+fn a_wiped_status_is_written_again_from_the_facts() {
+    let cluster = three_nodes().taken("n1").job("n1", "").published();
+    let mut wiped = cluster.clone();
+    wiped.plan["status"] = json!({});
+
+    let status = new_status(&wiped.decide());
+    assert_eq!(json!(status), cluster.plan["status"]);
+}
+
+#[test]
+fn a_wait_keeps_the_moment_it_began() {
+    let later = "2026-01-01T13:00:00Z".parse().unwrap();
+    let decision = three_nodes().taken("n1").job("n1", "").published().decide_at(later);
+    assert_eq!(decision.waits.iter().map(|wait| wait.since).collect::<Vec<_>>(), [noon(), noon()]);
+}
+
+#[test]
+fn a_wait_keeps_its_beginning_even_if_the_installed_definition_prunes_the_list() {
+    let mut cluster = three_nodes().taken("n1").job("n1", "").published();
+    cluster.plan["status"].as_object_mut().unwrap().remove("waits");
+    let decision = cluster.decide_at("2026-01-01T13:00:00Z".parse().unwrap());
+    assert_eq!(decision.waits[0].since, noon());
+}
+
+#[test]
+fn the_status_is_written_at_most_once_a_second() {
+    let mut cluster = three_nodes().taken("n1").job("n1", "");
+    cluster.status_written = Some(noon());
+    let decision = cluster.decide_at("2026-01-01T12:00:00.4Z".parse().unwrap());
+
+    assert_eq!(decision.stages, Vec::<Vec<_>>::new());
+    assert_eq!(decision.look_again, Some("2026-01-01T12:00:01Z".parse().unwrap()));
+}
+
+#[test]
+fn a_refused_write_is_published_before_it_is_tried_again() {
+    let mut cluster = three_nodes().claimed("n1").published();
+    let sentence = "cannot patch Node/n1: forbidden".to_owned();
+    cluster.trouble = vec![Trouble { reason: Reason::NoPermission, sentence, remedy: None, blind: false }];
+    let decision = cluster.decide();
+
+    assert!(reasons(&decision).contains(&Reason::NoPermission));
+    let purposes: Vec<Purpose> = decision.writes().map(|write| write.purpose).collect();
+    assert_eq!(purposes, [Purpose::PublishStatus, Purpose::TakeNode]);
+}
+
+#[test]
+fn who_cannot_see_the_nodes_says_so_and_touches_nothing_else() {
+    let mut cluster = three_nodes().taken("n1").job("n1", "").published();
+    let sentence = "cannot watch nodes: forbidden".to_owned();
+    cluster.trouble = vec![Trouble { reason: Reason::NoPermission, sentence, remedy: None, blind: true }];
+    let decision = cluster.decide();
+
+    assert_eq!(acts(&decision), []);
+    assert_eq!(new_status(&decision).applying, ["host-n1"]);
+}
+
+#[test]
+fn events_tell_each_transition_once() {
+    let cluster = three_nodes().taken("n1").job("n1", "");
+    assert_eq!(told(&cluster.decide()), ["Validated", "Resolved", "SyncJob"]);
+    assert_eq!(told(&cluster.published().decide()), Vec::<String>::new());
+}
+
+#[test]
+fn a_repeated_decision_announces_under_the_same_name() {
+    let names = |decision: Decision| -> Vec<String> {
+        let events = decision
+            .writes()
+            .filter(|write| write.purpose == Purpose::Announce)
+            .map(|write| write.subject.name.clone());
+        events.collect()
+    };
+    let cluster = three_nodes().taken("n1").job("n1", "");
+    let later = "2026-01-01T12:01:00Z".parse().unwrap();
+    assert_eq!(names(cluster.decide()), names(cluster.decide_at(later)));
+}
+
+#[test]
+fn a_wait_reads_the_same_for_as_long_as_it_lasts() {
+    let sentences = |decision: Decision| decision.waits.into_iter().map(|wait: Wait| wait.sentence).collect::<Vec<_>>();
+    let cluster = three_nodes().taken("n1").job("n1", "");
+    let later = "2026-01-01T12:07:00Z".parse().unwrap();
+    assert_eq!(sentences(cluster.decide()), sentences(cluster.decide_at(later)));
+}

@@ -1,0 +1,226 @@
+//! Asks channels over HTTP: one GET, no redirect followed, over the proxy that the environment names, trusting the roots of the
+//! system.
+
+use std::sync::{Arc, OnceLock};
+
+use drover_core::decision::Question;
+use drover_core::plan::Answer;
+use futures::future::BoxFuture;
+use http::{Request, Uri, header};
+use http_body_util::Empty;
+use hyper::client::conn::http1;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use crate::channels::Channels;
+
+/// Which cluster asks.
+const CLUSTER_ID: &str = "X-SUC-Cluster-ID";
+/// What it has followed so far.
+const LATEST_VERSION: &str = "X-SUC-Latest-Version";
+
+#[derive(Debug, Clone, Default)]
+pub struct HttpChannels {
+    /// Read from the system when the first channel is asked.
+    trusted: Arc<OnceLock<Arc<ClientConfig>>>,
+}
+
+impl Channels for HttpChannels {
+    fn ask(&self, question: Question, cluster: Option<String>) -> BoxFuture<'static, Result<Answer, String>> {
+        let channels = self.clone();
+        Box::pin(async move { channels.get(&question, cluster.as_deref()).await })
+    }
+}
+
+impl HttpChannels {
+    async fn get(&self, question: &Question, cluster: Option<&str>) -> Result<Answer, String> {
+        let uri: Uri = question.url.parse().map_err(|error| format!("it is no URL: {error}"))?;
+        let is_secure = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err("it is no URL that begins with http:// or https://".to_owned()),
+        };
+        let host = uri.host().ok_or("the URL names no host")?.to_owned();
+        let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
+        let proxy = Matcher::from_env().intercept(&uri);
+        let stream = match &proxy {
+            Some(proxy) => over_proxy(proxy, &host, port, is_secure).await?,
+            None => dial(&host, port).await?,
+        };
+        let request = request(&uri, question, cluster, proxy.as_ref().filter(|_| !is_secure))?;
+        if !is_secure {
+            return exchange(stream, request).await;
+        }
+        let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(bare).map_err(|error| format!("{host} is no name: {error}"))?;
+        let stream = TlsConnector::from(self.trusted()?).connect(name, stream).await;
+        exchange(stream.map_err(|error| format!("{host} cannot be trusted: {error}"))?, request).await
+    }
+
+    fn trusted(&self) -> Result<Arc<ClientConfig>, String> {
+        if let Some(known) = self.trusted.get() {
+            return Ok(known.clone());
+        }
+        let mut roots = RootCertStore::empty();
+        let found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            return Err(
+                "this machine has no certificates of authorities: mount /etc/ssl, or set $SSL_CERT_FILE".to_owned()
+            );
+        }
+        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("TLS cannot be set up: {error}"))?;
+        let config = Arc::new(config.with_root_certificates(roots).with_no_client_auth());
+        Ok(self.trusted.get_or_init(|| config).clone())
+    }
+}
+
+/// `proxy` is the one that forwards the request as it is, if there is such a one.
+fn request(
+    uri: &Uri,
+    question: &Question,
+    cluster: Option<&str>,
+    proxy: Option<&Intercept>,
+) -> Result<Request<Empty<bytes::Bytes>>, String> {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let target = if proxy.is_some() { uri.to_string() } else { path.to_owned() };
+    let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let mut request = Request::get(target).header(header::HOST, host).header(header::USER_AGENT, "drover");
+    if let Some(cluster) = cluster {
+        request = request.header(CLUSTER_ID, cluster);
+    }
+    if !question.latest_version.is_empty() {
+        request = request.header(LATEST_VERSION, &question.latest_version);
+    }
+    if let Some(login) = proxy.and_then(Intercept::basic_auth) {
+        request = request.header(header::PROXY_AUTHORIZATION, login.clone());
+    }
+    request.body(Empty::new()).map_err(|error| format!("it cannot be asked: {error}"))
+}
+
+async fn dial(host: &str, port: u16) -> Result<TcpStream, String> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    TcpStream::connect((bare, port)).await.map_err(|error| format!("{host}:{port} cannot be reached: {error}"))
+}
+
+async fn over_proxy(proxy: &Intercept, host: &str, port: u16, is_secure: bool) -> Result<TcpStream, String> {
+    let uri = proxy.uri();
+    if uri.scheme_str() != Some("http") {
+        return Err(format!("the proxy {uri} is not one that speaks plain HTTP"));
+    }
+    let mut stream = dial(uri.host().unwrap_or_default(), uri.port_u16().unwrap_or(80)).await?;
+    if is_secure {
+        tunnel(&mut stream, proxy, host, port).await.map_err(|cause| format!("the proxy {uri} {cause}"))?;
+    }
+    Ok(stream)
+}
+
+/// Asks the proxy to pass on whatever comes next.
+async fn tunnel(stream: &mut TcpStream, proxy: &Intercept, host: &str, port: u16) -> Result<(), String> {
+    const LONGEST_ANSWER: usize = 8192;
+    let login = proxy.basic_auth().and_then(|login| login.to_str().ok());
+    let login = login.map(|login| format!("Proxy-Authorization: {login}\r\n")).unwrap_or_default();
+    let greeting = format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n{login}\r\n");
+    let broke_off = |error: std::io::Error| format!("broke off: {error}");
+    stream.write_all(greeting.as_bytes()).await.map_err(broke_off)?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(stream.read_u8().await.map_err(broke_off)?);
+        if answer.len() > LONGEST_ANSWER {
+            return Err("does not speak HTTP".to_owned());
+        }
+    }
+    let first = String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned();
+    match first.split_whitespace().nth(1) {
+        Some("200") => Ok(()),
+        _ => Err(format!("refuses: {first}")),
+    }
+}
+
+async fn exchange<S>(stream: S, request: Request<Empty<bytes::Bytes>>) -> Result<Answer, String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let broke_off = |error: hyper::Error| format!("it broke off: {error}");
+    let (mut sender, connection) =
+        http1::Builder::new().title_case_headers(true).handshake(TokioIo::new(stream)).await.map_err(broke_off)?;
+    let exchange = async move {
+        let answer = sender.send_request(request).await?;
+        let location = answer.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
+        Ok(Answer { status: answer.status().as_u16(), location: location.map(str::to_owned) })
+    };
+    // The connection is driven only for as long as the answer's head takes; its body is not of interest.
+    tokio::select! {
+        biased;
+        answer = exchange => answer.map_err(broke_off),
+        ended = connection => Err(ended.err().map_or_else(|| "it ended without an answer".to_owned(), broke_off)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Answers one request with `answer` and gives back what was asked.
+    async fn server(answer: &'static str) -> (String, tokio::task::JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/stable", listener.local_addr().unwrap());
+        let asked = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut asked = Vec::new();
+            while !asked.ends_with(b"\r\n\r\n") {
+                asked.push(stream.read_u8().await.unwrap());
+            }
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            String::from_utf8(asked).unwrap()
+        });
+        (url, asked)
+    }
+
+    fn question(url: &str, latest_version: &str) -> Question {
+        Question { url: url.to_owned(), latest_version: latest_version.to_owned() }
+    }
+
+    #[tokio::test]
+    async fn a_redirect_is_told_and_not_followed() {
+        let (url, asked) = server("HTTP/1.1 302 Found\r\nLocation: https://example.com/v1.2.3\r\n\r\n").await;
+        let answer = HttpChannels::default().get(&question(&url, "v1.2.2"), Some("uid-1")).await.unwrap();
+
+        assert_eq!(answer, Answer { status: 302, location: Some("https://example.com/v1.2.3".to_owned()) });
+        let asked = asked.await.unwrap().to_lowercase();
+        assert!(asked.starts_with("get /stable http/1.1\r\n"), "{asked}");
+        assert!(asked.contains("x-suc-cluster-id: uid-1\r\n"), "{asked}");
+        assert!(asked.contains("x-suc-latest-version: v1.2.2\r\n"), "{asked}");
+    }
+
+    #[tokio::test]
+    async fn without_a_version_none_is_told() {
+        let (url, asked) = server("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
+        let answer = HttpChannels::default().get(&question(&url, ""), None).await.unwrap();
+
+        assert_eq!(answer, Answer { status: 404, location: None });
+        assert!(!asked.await.unwrap().to_lowercase().contains("x-suc-"));
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_asked_is_said_in_words() {
+        for (url, said) in [
+            ("ftp://example.com/x", "it is no URL that begins with http:// or https://"),
+            ("http://127.0.0.1:1/x", "127.0.0.1:1 cannot be reached: "),
+        ] {
+            let problem = HttpChannels::default().get(&question(url, ""), None).await.unwrap_err();
+            assert!(problem.starts_with(said), "{problem}");
+        }
+    }
+}
