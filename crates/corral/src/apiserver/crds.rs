@@ -1,12 +1,16 @@
 //! Kinds that users bring: a stored CustomResourceDefinition is served at once, and its objects follow its schema.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
     conditions, definition_rules,
+    fields::KindType,
     object::{Meta, Object, at, child, fill, moment, text},
     resources::{Dependents, Generation, Naming, Resource, ResourceId, Rules},
     schema::Schema,
@@ -80,6 +84,7 @@ fn resource(definition: &Object) -> Option<Resource> {
         returns_deleted: false,
         shape: None,
         rules: Arc::new(CustomRules { status, versions: schemas.collect() }),
+        kind_types: OnceLock::new(),
     })
 }
 
@@ -214,12 +219,15 @@ fn note_stored_version(object: &mut Object) {
 /// One version of a custom kind.
 struct Version {
     schema: Schema,
+    /// The schema as it was declared.
+    declared: Value,
     columns: Vec<Column>,
 }
 
 impl Version {
     fn new(declared: &Value) -> Self {
-        Version { schema: Schema::parse(&declared["schema"]["openAPIV3Schema"]), columns: Column::all(declared) }
+        let schema = &declared["schema"]["openAPIV3Schema"];
+        Version { schema: Schema::parse(schema), declared: schema.clone(), columns: Column::all(declared) }
     }
 }
 
@@ -230,6 +238,10 @@ struct CustomRules {
 }
 
 impl Rules for CustomRules {
+    fn kind_type(&self, version: &str) -> Option<KindType> {
+        self.versions.get(version).and_then(|version| KindType::of_custom(&version.declared))
+    }
+
     fn prune(&self, version: &str, object: &mut Object) {
         if let Some(version) = self.versions.get(version) {
             version.schema.prune_root(object);

@@ -8,7 +8,7 @@
 //! is understood in `request` and answered in `requests`; a write goes its way in `write`, which takes the steps of one
 //! of the `verbs` on the `store`, by the rules that its kind has in `builtin` or by its `schema`.
 //!
-//! It speaks JSON and YAML, not protobuf. Server-side apply, schemas in OpenAPI, CEL and conversion
+//! It speaks JSON and YAML, not protobuf. Schemas in OpenAPI, CEL and conversion
 //! webhooks are not there; what needs one of them is told so, or gets plain JSON where that is an answer, too.
 
 use std::{sync::Arc, time::Duration};
@@ -27,6 +27,7 @@ mod definition_rules;
 mod direct;
 mod discovery;
 mod eviction;
+mod fields;
 mod identity;
 mod label_selector;
 mod log;

@@ -125,6 +125,9 @@ impl Meta for Object {
 
 /// A moment as objects state it: in UTC, to the second.
 pub(crate) fn moment(at: Timestamp) -> Value {
-    let at = Timestamp::from_second(at.as_second()).unwrap_or(at);
-    Value::String(at.to_string())
+    Value::String(moment_text(at))
+}
+
+pub(crate) fn moment_text(at: Timestamp) -> String {
+    Timestamp::from_second(at.as_second()).unwrap_or(at).to_string()
 }

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The name of a manager has at most this many bytes.
-const MANAGER_LIMIT: usize = 128;
+pub(crate) const MANAGER_LIMIT: usize = 128;
 
 /// What is done about fields that a kind does not have, or that an object has twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -79,7 +79,7 @@ impl WriteOptions {
     /// As an admission review shows them.
     pub fn to_json(&self, operation: Operation, intent: &Intent) -> Value {
         let kind = match (operation, intent) {
-            (_, Intent::Patch(..)) => "PatchOptions",
+            (_, Intent::Patch(..) | Intent::Apply(..)) => "PatchOptions",
             (Operation::Create | Operation::Connect, _) => "CreateOptions",
             (Operation::Update, _) => "UpdateOptions",
             (Operation::Delete, _) => "DeleteOptions",

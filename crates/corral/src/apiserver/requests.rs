@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Response, StatusCode, request::Parts};
+use http::{Response, StatusCode, header, request::Parts};
 use kube::core::Status;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{
     ApiServer,
     object::{Meta, Object, at, fill},
-    options::WriteOptions,
+    options::{MANAGER_LIMIT, WriteOptions},
     pod_log::{LogStream, tail},
     request::{Path, Query, Wish, content_type},
     selectors::Selectors,
@@ -125,7 +125,19 @@ impl Ask<'_> {
     }
 
     fn as_write<'a>(&'a self, verb: Verb, options: &'a WriteOptions) -> Write<'a> {
-        Write { target: &self.target, cause: self.cause(verb), options, warnings: Some(self.warnings) }
+        let (target, cause) = (&self.target, self.cause(verb));
+        Write { target, cause, options, manager: self.manager(), warnings: Some(self.warnings) }
+    }
+
+    /// In whose name fields are managed: as the client says, or by the first word of what it calls itself.
+    fn manager(&self) -> &str {
+        if !self.query.field_manager.is_empty() {
+            return &self.query.field_manager;
+        }
+        let agent = self.head.headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok());
+        let name = agent.and_then(|agent| agent.split('/').next()).unwrap_or(self.actor);
+        // Headers hold only ASCII here, so any place is one to cut at.
+        name.get(..MANAGER_LIMIT).unwrap_or(name)
     }
 
     async fn main(&self, wish: Wish) -> Answer<Response<ApiBody>> {
@@ -177,15 +189,51 @@ impl Ask<'_> {
         let (options, patch) = match content_type(&self.head.headers) {
             JSON_PATCH => (options()?, Patch::Json(self.read_patch()?)),
             MERGE_PATCH => (options()?, Patch::Merge(Value::Object(self.read_patch()?))),
+            APPLY_PATCH => return self.apply(part).await,
             STRATEGIC_MERGE_PATCH if built_in => (options()?, Patch::Strategic(self.read_patch()?)),
             // What no kind could be patched with is answered before the kind is looked at.
-            STRATEGIC_MERGE_PATCH | APPLY_PATCH => {
+            STRATEGIC_MERGE_PATCH => {
                 return Err(unknown_format(&[JSON_PATCH, MERGE_PATCH, APPLY_PATCH]));
             }
             _ => return Err(status::unknown_patch()),
         };
         let outcome = self.write(Verb::Patch, &options, Intent::Patch(part, patch)).await?;
         self.outcome(&outcome)
+    }
+
+    async fn apply(&self, part: Part) -> Answer<Response<ApiBody>> {
+        let options = WriteOptions::read(self.query, "PatchOptions", true)?;
+        let config = self.applied()?;
+        let outcome = self.write(Verb::Patch, &options, Intent::Apply(part, config)).await?;
+        self.outcome(&outcome)
+    }
+
+    /// What the body applies. It is YAML, and mostly JSON, which is the same and read in less time.
+    fn applied(&self) -> Answer<Object> {
+        let read = match serde_json::from_slice(self.body) {
+            Ok(config) => Some(config),
+            Err(_) => {
+                let wrong = |error: &dyn std::fmt::Display| bad_request(format!("error decoding YAML: {error}"));
+                let text = std::str::from_utf8(self.body).map_err(|error| wrong(&error))?;
+                serde_saphyr::from_str(text).map_err(|error| wrong(&error))?
+            }
+        };
+        match read {
+            Some(Value::Object(config)) => Ok(config),
+            None | Some(Value::Null) => Ok(Object::new()),
+            Some(other) => {
+                let found = match other {
+                    Value::Array(_) => "array",
+                    Value::Bool(_) => "bool",
+                    Value::Number(_) => "number",
+                    _ => "string",
+                };
+                Err(bad_request(format!(
+                    "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} \
+                     into Go value of type map[string]interface {{}}"
+                )))
+            }
+        }
     }
 
     fn read_patch<T: DeserializeOwned>(&self) -> Answer<T> {

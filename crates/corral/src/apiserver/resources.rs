@@ -1,11 +1,15 @@
 //! The kinds that are served: their names, and the rules that each follows.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
+    fields::KindType,
     object::{Object, at, take_from},
     packed::Packed,
     schema::shape::{METADATA, Shape},
@@ -85,6 +89,8 @@ pub(crate) struct Resource {
     /// What objects look like, if that is known beforehand.
     pub shape: Option<Arc<Shape>>,
     pub rules: Arc<dyn Rules>,
+    /// How the fields of each version are merged, once that was asked for.
+    pub kind_types: OnceLock<BTreeMap<String, KindType>>,
 }
 
 impl Resource {
@@ -121,6 +127,21 @@ impl Resource {
         unknown
     }
 
+    /// How the fields of a version are merged; none if its schema is not known.
+    pub fn kind_type(&self, version: &str) -> Option<&KindType> {
+        let read = || {
+            let known = |version: &String| {
+                let found = match self.shape {
+                    Some(_) => KindType::of_built_in(&self.id.group, version, &self.id.kind),
+                    None => self.rules.kind_type(version),
+                };
+                Some((version.clone(), found?))
+            };
+            self.versions.iter().filter_map(known).collect()
+        };
+        self.kind_types.get_or_init(read).get(version)
+    }
+
     pub fn serves(&self, version: &str) -> bool {
         self.versions.iter().any(|served| served == version)
     }
@@ -134,6 +155,11 @@ pub(crate) trait Rules: Send + Sync {
     /// What [`Rules::prune`] would drop.
     fn unknown_fields(&self, _version: &str, _object: &Object) -> Vec<String> {
         vec![]
+    }
+
+    /// How the fields of a version are merged, for kinds without a shape.
+    fn kind_type(&self, _version: &str) -> Option<KindType> {
+        None
     }
 
     /// Fills in what users may leave out.

@@ -96,7 +96,6 @@ fn load_one(store: &mut Store, cause: &Cause<'_>, mut object: Object) -> Answer<
             store.restore(cause, &target.resource.id, &key, object, None)?;
         }
     } else {
-        object.meta_mut().remove("managedFields");
         object.insert("apiVersion".into(), json!(target.resource.stored_api_version()));
         let revision = object.resource_version().parse().ok();
         store.restore(cause, &target.resource.id, &key, object, revision)?;

@@ -252,6 +252,11 @@ pub(crate) fn internal(why: &str) -> Box<Status> {
         .boxed()
 }
 
+/// An apply of fields that others manage.
+pub(crate) fn apply_conflict(message: &str, causes: Vec<StatusCause>) -> Box<Status> {
+    failure(409, reason::CONFLICT, message.into()).with_details(StatusDetails { causes, ..none() }).boxed()
+}
+
 /// A patch that does not apply; the original says no more about it.
 pub(crate) fn patch_rejected() -> Box<Status> {
     let message = "the server rejected our request due to an error in our request";

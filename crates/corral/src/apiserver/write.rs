@@ -18,13 +18,15 @@ use serde_json::Value;
 use super::{
     ApiServer,
     admission::{Operation, Review},
-    binding, eviction, namespaces,
-    object::Object,
+    binding, eviction,
+    fields::{self, Writer},
+    namespaces,
+    object::{Meta, Object, moment_text},
     options::WriteOptions,
     status::Answer,
     store::{Cause, Store, Stored},
     verbs::{
-        Target, create,
+        Target, apply, create,
         delete::{self, DeleteOptions},
         patch::{self, Patch},
         update::{self, Part},
@@ -38,6 +40,8 @@ pub(crate) struct Write<'a> {
     pub target: &'a Target,
     pub cause: Cause<'a>,
     pub options: &'a WriteOptions,
+    /// In whose name fields are managed.
+    pub manager: &'a str,
     /// None where nobody listens.
     pub warnings: Option<&'a Warnings>,
 }
@@ -45,7 +49,29 @@ pub(crate) struct Write<'a> {
 impl<'a> Write<'a> {
     /// A write of the server itself, or of whoever lives inside the process.
     pub fn inside(cause: Cause<'a>, target: &'a Target) -> Self {
-        Write { target, cause, options: WriteOptions::plain(), warnings: None }
+        Write { target, cause, options: WriteOptions::plain(), manager: cause.actor, warnings: None }
+    }
+
+    /// Notes who manages the fields of `new`, which replaces `old`: what is stored, or an object without content.
+    pub fn track(&self, old: &mut Object, new: &mut Object) {
+        let resource = &self.target.resource;
+        let Some(kind) = resource.kind_type(&self.target.version) else {
+            new.meta_mut().remove("managedFields");
+            return;
+        };
+        let version = resource.api_version(&self.target.version);
+        let time = moment_text(self.cause.at);
+        let writer = self.writer(&version, &time);
+        // Who manages what is not itself managed, and would be the largest part of the comparison.
+        let known = old.meta_mut().remove("managedFields");
+        fields::track(kind, resource, old, known.as_ref(), new, writer);
+        if let Some(known) = known {
+            old.set_meta("managedFields", known);
+        }
+    }
+
+    pub fn writer<'b>(&'b self, version: &'b str, time: &'b str) -> Writer<'b> {
+        Writer { name: self.manager, version, subresource: self.cause.subresource, time }
     }
 
     pub fn warn(&self, text: impl Into<String>) {
@@ -61,6 +87,8 @@ pub(crate) enum Intent {
     Create(Object),
     Update(Part, Object),
     Patch(Part, Patch),
+    /// Server-side apply.
+    Apply(Part, Object),
     Delete(DeleteOptions),
     /// The eviction as it was sent, and the options in it.
     Evict(Object, DeleteOptions),
@@ -160,7 +188,7 @@ pub(crate) async fn run(server: &ApiServer, write: &Write<'_>, intent: Intent) -
 fn operation(intent: &Intent) -> Operation {
     match intent {
         Intent::Create(_) | Intent::Evict(..) | Intent::Bind(_) => Operation::Create,
-        Intent::Update(..) | Intent::Patch(..) | Intent::Finalize(_) => Operation::Update,
+        Intent::Update(..) | Intent::Patch(..) | Intent::Apply(..) | Intent::Finalize(_) => Operation::Update,
         Intent::Delete(_) => Operation::Delete,
     }
 }
@@ -192,6 +220,7 @@ fn draft(store: &mut Store, write: &Write<'_>, intent: Intent) -> Answer<Draft> 
         Intent::Create(object) => create::draft(store, write, object),
         Intent::Update(part, object) => update::draft(store, write, part, object),
         Intent::Patch(part, changes) => patch::draft(store, write, part, &changes),
+        Intent::Apply(part, config) => apply::draft(store, write, part, &config),
         Intent::Delete(options) => delete::draft(store, write, options),
         Intent::Evict(eviction, options) => Ok(sent(Act::Evict(options), Operation::Create, eviction)),
         Intent::Bind(binding) => Ok(sent(Act::Bind, Operation::Create, binding)),

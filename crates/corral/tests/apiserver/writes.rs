@@ -227,15 +227,6 @@ async fn a_strategic_merge_matches_containers_by_name_and_is_for_built_in_kinds(
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_side_apply_is_answered_as_by_a_server_without_it() {
-    let server = server();
-    server.make(CONFIG_MAPS, config_map("a")).await.ok();
-    let answer = server.ask("PATCH", &format!("{CONFIG_MAPS}/a"), "application/apply-patch+yaml", "{}").await;
-    assert_eq!(answer.code, 415);
-    assert!(answer.message().contains("accepted media types include: application/json-patch+json"));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_body_may_be_yaml_and_must_be_something() {
     let server = server();
     let yaml = "kind: ConfigMap\nmetadata:\n  name: a\ndata:\n  on: \"yes\"\n";

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, LazyLock},
+    sync::{Arc, LazyLock, OnceLock},
 };
 
 use k8s_openapi::{
@@ -70,6 +70,7 @@ fn resource(id: ResourceId, rules: impl Rules + 'static) -> Resource {
         returns_deleted: false,
         shape: SHAPES.get(id.plural.as_str()).cloned(),
         rules: Arc::new(rules),
+        kind_types: OnceLock::new(),
         id,
     }
 }

@@ -21,14 +21,16 @@ impl Rules for PodRules {
         pod_spec::fill_defaults(spec);
         pod_spec::fill_requests(spec);
         fill(spec, "enableServiceLinks", true);
+    }
+
+    fn prepare_create(&self, object: &mut Object, _at: Timestamp) {
+        // What the server adds by itself, and the creator does not manage.
+        let spec = child(object, "spec");
         fill(spec, "priority", 0);
         fill(spec, "preemptionPolicy", "PreemptLowerPriority");
         fill(spec, "serviceAccountName", "default");
         fill(spec, "serviceAccount", "default");
         tolerate_lost_nodes(spec);
-    }
-
-    fn prepare_create(&self, object: &mut Object, _at: Timestamp) {
         let class = quality_of_service(object);
         object.insert("status".into(), json!({ "phase": "Pending", "qosClass": class }));
     }

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::Target;
 use crate::apiserver::{
     admission::Operation,
+    fields::empty_object,
     meta_rules, namespaces,
     object::{Meta, Object, moment},
     resources::Generation,
@@ -24,9 +25,18 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, mut object: Object) -> Ans
     if target.resource.namespaced {
         namespaces::check_accepts_objects(store, &target.resource, &target.namespace, object.name())?;
     }
+    let meta = object.meta_mut();
+    meta.remove("deletionTimestamp");
+    meta.remove("deletionGracePeriodSeconds");
+    write.track(&mut empty_object(&target.resource, &target.version), &mut object);
+    Ok(drafted(object))
+}
+
+/// A new object on its way, its fields tracked.
+pub(super) fn drafted(object: Object) -> Draft {
     let generated = object.name().is_empty() && !object.meta_text("generateName").is_empty();
     let act = Act::Create { generated };
-    Ok(Draft { operation: Operation::Create, old: None, new: Some(object), act, base: None, ticket: 0 })
+    Draft { operation: Operation::Create, old: None, new: Some(object), act, base: None, ticket: 0 }
 }
 
 /// Gives a new object its identity and what else only the server may set, and checks it.

@@ -14,6 +14,7 @@ use super::{
     write::Write,
 };
 
+pub(crate) mod apply;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod patch;
@@ -115,11 +116,9 @@ impl Target {
         self.resource.conform(&self.version, object).map_err(|why| self.unrecognised(&why))
     }
 
-    /// Drops what only other servers keep, and fills in defaults.
+    /// Drops what nobody keeps any more, and fills in defaults.
     fn complete(&self, object: &mut Object) {
         let meta = object.meta_mut();
-        // Who owns which field is not tracked yet.
-        meta.remove("managedFields");
         meta.remove("selfLink");
         for empty in ["labels", "annotations", "finalizers", "ownerReferences"] {
             if meta.get(empty).is_some_and(is_empty) {

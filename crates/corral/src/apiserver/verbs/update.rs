@@ -7,6 +7,7 @@ use serde_json::json;
 use super::{Target, create};
 use crate::apiserver::{
     admission::Operation,
+    fields::differ_in_times_only,
     meta_rules,
     object::{Meta, Object, take_from},
     resources::{Generation, Resource},
@@ -48,12 +49,19 @@ pub(super) fn replace(
     write: &Write<'_>,
     part: Part,
     current: Arc<Stored>,
-    old: Object,
+    mut old: Object,
     mut new: Object,
 ) -> Answer<Draft> {
     let target = write.target;
     target.check_identity(&mut new)?;
     target.complete(&mut new);
+    write.track(&mut old, &mut new);
+    drafted(write, part, current, old, new)
+}
+
+/// A changed object on its way, its fields tracked.
+pub(super) fn drafted(write: &Write<'_>, part: Part, current: Arc<Stored>, old: Object, new: Object) -> Answer<Draft> {
+    let target = write.target;
     if !new.resource_version().is_empty() && new.resource_version() != old.resource_version() {
         return Err(stale(&target.resource.id, &target.name));
     }
@@ -75,6 +83,7 @@ pub(crate) fn settle(write: &Write<'_>, part: Part, mut draft: Draft) -> Answer<
     let resource = &target.resource;
     let (Some(old), Some(mut new)) = (&draft.old, draft.new.take()) else { return Ok(draft) };
     keep_system_fields(&mut new, old);
+    let managed = new.meta_mut().remove("managedFields");
     new.insert("apiVersion".into(), json!(resource.stored_api_version()));
     match part {
         Part::Main => {
@@ -87,6 +96,13 @@ pub(crate) fn settle(write: &Write<'_>, part: Part, mut draft: Draft) -> Answer<
             }
         }
         Part::Status => resource.rules.prepare_status_update(&mut new, old),
+    }
+    match managed {
+        Some(managed) => new.set_meta("managedFields", managed),
+        None => drop(new.meta_mut().remove("managedFields")),
+    }
+    if differ_in_times_only(&new, old) {
+        new.keep_meta("managedFields", old);
     }
 
     let mut errors = vec![];

@@ -1,0 +1,113 @@
+//! Apply: state the fields that one cares for, whether the object exists or not.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{
+    Target, create,
+    update::{self, Part, check_name},
+};
+use crate::apiserver::{
+    fields::{Conflict, Refusal, apply, empty_object},
+    namespaces,
+    object::{Meta, Object, moment_text, text},
+    status::{Answer, apply_conflict, bad_request, cause, not_found, unexplained},
+    store::Store,
+    write::{Draft, Write},
+};
+
+pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, config: &Object) -> Answer<Draft> {
+    let target = write.target;
+    let id = &target.resource.id;
+    let Some(current) = store.get(id, &target.key()).cloned() else {
+        if part == Part::Status {
+            return Err(not_found(id, &target.name));
+        }
+        return draft_new(store, write, config);
+    };
+    let mut live = current.object()?;
+    let known = live.meta_mut().remove("managedFields");
+    live.insert("apiVersion".into(), json!(target.resource.api_version(&target.version)));
+    let mut new = applied(write, &live, known.as_ref(), config)?;
+    target.check_identity(&mut new)?;
+    check_name(target, &new)?;
+    target.complete(&mut new);
+    update::drafted(write, part, current.clone(), current.object()?, new)
+}
+
+fn draft_new(store: &Store, write: &Write<'_>, config: &Object) -> Answer<Draft> {
+    let target = write.target;
+    let mut new = applied(write, &empty_object(&target.resource, &target.version), None, config)?;
+    target.check_identity(&mut new)?;
+    check_name(target, &new)?;
+    if target.resource.namespaced {
+        namespaces::check_accepts_objects(store, &target.resource, &target.namespace, new.name())?;
+    }
+    // There is nothing whose version it could be.
+    new.meta_mut().remove("resourceVersion");
+    target.complete(&mut new);
+    Ok(create::drafted(new))
+}
+
+/// The live object with everything applied, as its kind looks, and with its managers.
+fn applied(write: &Write<'_>, live: &Object, known: Option<&Value>, config: &Object) -> Answer<Object> {
+    let target = write.target;
+    let resource = &target.resource;
+    let version = resource.api_version(&target.version);
+    let (stated_version, stated_kind) = (text(config, &["apiVersion"]), text(config, &["kind"]));
+    if (stated_version, stated_kind) != (version.as_str(), resource.id.kind.as_str()) {
+        return Err(bad_request(format!("invalid object type: {}", shown_kind(stated_version, stated_kind))));
+    }
+    if config.meta("managedFields").is_some_and(|entries| !entries.is_null()) {
+        return Err(bad_request("metadata.managedFields must be nil"));
+    }
+    let Some(kind) = resource.kind_type(&target.version) else {
+        return Err(unexplained(&format!("no corresponding type for {}", shown_kind(&version, &resource.id.kind))));
+    };
+    let time = moment_text(write.cause.at);
+    let writer = write.writer(&version, &time);
+    let force = write.options.force.unwrap_or_default();
+    let mut new = apply(kind, resource, live, known, config, writer, force).map_err(|refusal| match refusal {
+        Refusal::Conflicts(conflicts) => conflict_status(&conflicts),
+        Refusal::Misfit(why) => {
+            let place = format!("{}/{}", config.namespace(), config.name());
+            let kind = shown_kind(&version, &resource.id.kind);
+            unexplained(&format!("failed to create typed patch object ({place}; {kind}): {why}"))
+        }
+    })?;
+    resource.conform(&target.version, &mut new).map_err(|why| unexplained(&decoding(target, &why)))?;
+    Ok(new)
+}
+
+fn decoding(target: &Target, why: &str) -> String {
+    let id = &target.resource.id;
+    format!("failed to convert new object ({}/{}; {}): {why}", target.namespace, target.name, id.kind)
+}
+
+/// `apps/v1, Kind=Deployment`
+fn shown_kind(api_version: &str, kind: &str) -> String {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    format!("{group}/{version}, Kind={kind}")
+}
+
+fn conflict_status(conflicts: &[Conflict]) -> Box<kube::core::Status> {
+    let causes = conflicts.iter().map(|conflict| {
+        cause("FieldManagerConflict", &format!("conflict with {}", conflict.manager.shown()), &conflict.path)
+    });
+    let message = match conflicts {
+        [only] => format!("1 conflict: conflict with {}: {}", only.manager.shown(), only.path),
+        all => {
+            let mut by_manager: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+            for conflict in all {
+                by_manager.entry(&conflict.manager).or_default().push(&conflict.path);
+            }
+            let parts = by_manager.iter().map(|(manager, paths)| {
+                let paths: String = paths.iter().map(|path| format!("\n- {path}")).collect();
+                format!("conflicts with {}:{paths}", manager.shown())
+            });
+            format!("{} conflicts: {}", all.len(), parts.collect::<Vec<_>>().join("\n"))
+        }
+    };
+    apply_conflict(&format!("Apply failed with {message}"), causes.collect())
+}
