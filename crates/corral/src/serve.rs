@@ -91,6 +91,7 @@ pub async fn serve(server: ApiServer, listen: SocketAddr) -> Result<Served, Serv
     let certificate =
         Certificate::for_address(addr.ip()).map_err(|source| ServeError::Certificate { address: addr, source })?;
     let token = Token::draw().ok_or(ServeError::Random)?;
+    server.set_token_secret(token.text().as_bytes());
     let kubeconfig = kubeconfig::render(addr, certificate.authority(), token.text());
     let tls = certificate.into_tls().map_err(|source| ServeError::Tls { address: addr, source })?;
 
@@ -144,9 +145,14 @@ impl Door {
         }
     }
 
+    fn is_of_a_service_account(&self, authorization: &str) -> bool {
+        let token = authorization.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        token.is_some_and(|(_, token)| self.server.user_of(token.trim()).is_some())
+    }
+
     async fn answer(&self, request: Request<Incoming>) -> Response<Either<ApiBody, Full<Bytes>>> {
         let sent = request.headers().get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        if !sent.is_some_and(|sent| self.token.admits(sent)) {
+        if !sent.is_some_and(|sent| self.token.admits(sent) || self.is_of_a_service_account(sent)) {
             return refusal(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized");
         }
         let actor = actor(&request).to_string();

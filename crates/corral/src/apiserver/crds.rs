@@ -88,6 +88,16 @@ fn resource(definition: &Object) -> Option<Resource> {
     })
 }
 
+/// The schema that a definition declares for a version of its kind.
+pub(crate) fn schema(store: &Store, group: &str, plural: &str, version: &str) -> Value {
+    let definition = store.get(&id(), &format!("{plural}.{group}")).and_then(|stored| stored.object().ok());
+    let versions = definition.as_ref().and_then(|definition| at(definition, &["spec", "versions"])?.as_array());
+    let declared = versions.into_iter().flatten().find(|declared| declared["name"] == version);
+    declared
+        .map(|declared| declared["schema"]["openAPIV3Schema"].clone())
+        .unwrap_or_else(|| json!({ "type": "object" }))
+}
+
 /// How much a version is to be preferred: stable over beta over alpha, newer over older, and any other name last.
 pub(crate) fn priority(version: &str) -> (u8, u32, u32) {
     let parse = || -> Option<(u8, u32, u32)> {
@@ -222,12 +232,21 @@ struct Version {
     /// The schema as it was declared.
     declared: Value,
     columns: Vec<Column>,
+    has_status: bool,
+    has_scale: bool,
 }
 
 impl Version {
     fn new(declared: &Value) -> Self {
         let schema = &declared["schema"]["openAPIV3Schema"];
-        Version { schema: Schema::parse(schema), declared: schema.clone(), columns: Column::all(declared) }
+        let has = |part: &str| !declared["subresources"][part].is_null();
+        Version {
+            schema: Schema::parse(schema),
+            declared: schema.clone(),
+            columns: Column::all(declared),
+            has_status: has("status"),
+            has_scale: has("scale"),
+        }
     }
 }
 
@@ -272,6 +291,14 @@ impl Rules for CustomRules {
             Some(status) => new.insert("status".into(), status),
             None => new.remove("status"),
         };
+    }
+
+    fn has_status(&self, version: &str) -> Option<bool> {
+        self.versions.get(version).map(|version| version.has_status)
+    }
+
+    fn has_scale(&self, version: &str) -> bool {
+        self.versions.get(version).is_some_and(|version| version.has_scale)
     }
 
     fn columns(&self, version: &str) -> Option<&[Column]> {

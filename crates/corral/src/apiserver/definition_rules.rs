@@ -45,12 +45,8 @@ fn validate_versions(versions: Option<&Value>, errors: &mut Vec<FieldError>) {
     for (place, version) in listed.iter().enumerate() {
         let field = |name: &str| format!("spec.versions[{place}].{name}");
         let name = version["name"].as_str().unwrap_or_default();
-        let starts_with_a_letter = name.starts_with(|letter: char| letter.is_ascii_lowercase());
-        if !starts_with_a_letter || !names::label(name).is_empty() {
-            let why = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
-                       alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', \
-                       regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
-            errors.push(FieldError::invalid(field("name"), &json!(name), why));
+        for why in names::service_label(name) {
+            errors.push(FieldError::invalid(field("name"), &json!(name), &why));
         }
         match &version["schema"]["openAPIV3Schema"] {
             Value::Object(schema) if schema.get("type").is_none() => {

@@ -17,6 +17,8 @@ pub(crate) fn validate(resource: &Resource, object: &Object, errors: &mut Vec<Fi
     let naming = match resource.naming {
         Naming::Subdomain => names::subdomain,
         Naming::Label => names::label,
+        Naming::ServiceLabel => names::service_label,
+        Naming::PathSegment => names::path_segment,
     };
     let name = object.name();
     if name.is_empty() {
@@ -24,29 +26,36 @@ pub(crate) fn validate(resource: &Resource, object: &Object, errors: &mut Vec<Fi
     } else {
         errors.extend(naming(name).iter().map(|why| FieldError::invalid("metadata.name", &json!(name), why)));
     }
-    for (key, value) in entries(object, "labels") {
-        let wrong = |text: &str, why: &String| FieldError::invalid("metadata.labels", &json!(text), why);
-        errors.extend(names::qualified(key).iter().map(|why| wrong(key, why)));
-        let value = value.as_str().unwrap_or_default();
-        errors.extend(names::label_value(value).iter().map(|why| wrong(value, why)));
-    }
-    let mut size = 0;
-    for (key, value) in entries(object, "annotations") {
-        size += key.len() + value.as_str().unwrap_or_default().len();
-        let wrong = |why: &String| FieldError::invalid("metadata.annotations", &json!(key), why);
-        if !names::qualified(key).is_empty() {
-            errors.extend(names::qualified(&key.to_lowercase()).iter().map(wrong));
-        }
-    }
-    if size > ANNOTATIONS_LIMIT {
-        errors.push(FieldError::too_long("metadata.annotations", ANNOTATIONS_LIMIT as u64));
+    if let Some(Value::Object(metadata)) = object.get("metadata") {
+        validate_labels(metadata, "metadata", errors);
     }
     validate_owners(object, errors);
     validate_finalizers(object, errors);
 }
 
-fn entries<'a>(object: &'a Object, name: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    object.meta(name).and_then(Value::as_object).into_iter().flatten()
+/// What is wrong with labels and annotations, in an object or in a template of one that stands at `place`.
+pub(crate) fn validate_labels(metadata: &Object, place: &str, errors: &mut Vec<FieldError>) {
+    for (key, value) in entries(metadata, "labels") {
+        let wrong = |text: &str, why: &String| FieldError::invalid(format!("{place}.labels"), &json!(text), why);
+        errors.extend(names::qualified(key).iter().map(|why| wrong(key, why)));
+        let value = value.as_str().unwrap_or_default();
+        errors.extend(names::label_value(value).iter().map(|why| wrong(value, why)));
+    }
+    let mut size = 0;
+    for (key, value) in entries(metadata, "annotations") {
+        size += key.len() + value.as_str().unwrap_or_default().len();
+        let wrong = |why: &String| FieldError::invalid(format!("{place}.annotations"), &json!(key), why);
+        if !names::qualified(key).is_empty() {
+            errors.extend(names::qualified(&key.to_lowercase()).iter().map(wrong));
+        }
+    }
+    if size > ANNOTATIONS_LIMIT {
+        errors.push(FieldError::too_long(format!("{place}.annotations"), ANNOTATIONS_LIMIT as u64));
+    }
+}
+
+fn entries<'a>(metadata: &'a Object, name: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    metadata.get(name).and_then(Value::as_object).into_iter().flatten()
 }
 
 fn validate_owners(object: &Object, errors: &mut Vec<FieldError>) {

@@ -3,13 +3,11 @@
 //! It is a `tower::Service`, used in process by [`ApiServer::client`] and served over a socket by whoever likes to. All
 //! objects live in one store behind one lock; every write is one commit with one resourceVersion.
 //!
-//! Served are ConfigMaps, CustomResourceDefinitions, Events, Jobs, Leases, Namespaces, Nodes, PodDisruptionBudgets, Pods,
-//! Secrets, ServiceAccounts, and every kind that a stored definition declares. A request comes in through `service`,
-//! is understood in `request` and answered in `requests`; a write goes its way in `write`, which takes the steps of one
+//! Served is every kind that a real server serves by default, and every kind that a stored definition declares. A request
+//! comes in through `service`, is understood in `request` and answered in `requests`; a write goes its way in `write`, which takes the steps of one
 //! of the `verbs` on the `store`, by the rules that its kind has in `builtin` or by its `schema`.
 //!
-//! It speaks JSON and YAML, not protobuf. Schemas in OpenAPI, CEL and conversion
-//! webhooks are not there; what needs one of them is told so, or gets plain JSON where that is an answer, too.
+//! It speaks JSON and YAML, not protobuf, and has no conversion webhooks.
 
 use std::{sync::Arc, time::Duration};
 
@@ -43,6 +41,7 @@ mod recorded;
 mod request;
 mod requests;
 mod resources;
+mod reviews;
 mod saved;
 mod schema;
 mod selectors;
@@ -50,16 +49,17 @@ mod service;
 mod status;
 mod store;
 mod table;
+mod tokens;
 mod verbs;
 mod view;
 mod warnings;
 mod watch;
 mod write;
-mod zero;
 
 use self::{
     admission::{Admission, Nobody},
     store::{Cause, Locked, Store},
+    tokens::Tokens,
     verbs::Target,
     write::{Intent, Write},
 };
@@ -92,6 +92,7 @@ pub struct ApiServer {
 struct Shared {
     options: Options,
     store: Arc<Locked>,
+    tokens: Tokens,
     admission: Box<dyn Admission>,
 }
 
@@ -112,7 +113,8 @@ impl ApiServer {
         for resource in builtin::all() {
             store.serve(resource);
         }
-        let server = ApiServer { shared: Arc::new(Shared { options, store: Arc::new(Locked::new(store)), admission }) };
+        let (store, tokens) = (Arc::new(Locked::new(store)), Tokens::default());
+        let server = ApiServer { shared: Arc::new(Shared { options, store, tokens, admission }) };
         server.create_initial_namespaces();
         server
     }
@@ -142,6 +144,10 @@ impl ApiServer {
         self.shared.options.clock
     }
 
+    fn tokens(&self) -> &Tokens {
+        &self.shared.tokens
+    }
+
     fn latency(&self) -> Duration {
         self.shared.options.latency
     }
@@ -152,6 +158,16 @@ impl ApiServer {
 
     fn admission(&self) -> &dyn Admission {
         &*self.shared.admission
+    }
+
+    /// Sets what seals the tokens of service accounts, for a server that is reached from outside.
+    pub fn set_token_secret(&self, secret: &[u8]) {
+        self.shared.tokens.set_secret(secret);
+    }
+
+    /// The user of a service account's token; none if it is not a good one of this server.
+    pub fn user_of(&self, token: &str) -> Option<String> {
+        self.shared.tokens.user(token, self.clock().now())
     }
 
     /// The server as a service; `actor` is noted in each commit.

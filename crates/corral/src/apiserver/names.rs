@@ -6,6 +6,9 @@ const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower ca
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
     start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const SERVICE_LABEL: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
+    alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
+    validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
     alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
@@ -30,6 +33,23 @@ pub(crate) fn label(name: &str) -> Vec<String> {
         wrong.push(if dotted { "must not contain dots".into() } else { LABEL.into() });
     }
     wrong
+}
+
+/// What is wrong with a name of a host in the older sense, which begins with a letter.
+pub(crate) fn service_label(name: &str) -> Vec<String> {
+    let mut wrong = too_long(name, 63);
+    if !is_label(name) || !name.starts_with(|letter: char| letter.is_ascii_lowercase()) {
+        wrong.push(SERVICE_LABEL.into());
+    }
+    wrong
+}
+
+/// What is wrong with a name that has to fit between two slashes.
+pub(crate) fn path_segment(name: &str) -> Vec<String> {
+    if matches!(name, "." | "..") {
+        return vec![format!("may not be '{name}'")];
+    }
+    ["/", "%"].iter().filter(|sign| name.contains(**sign)).map(|sign| format!("may not contain '{sign}'")).collect()
 }
 
 /// What is wrong with the key of a label, an annotation or a finalizer.

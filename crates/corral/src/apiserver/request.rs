@@ -27,6 +27,8 @@ pub(crate) enum Route {
         version: String,
     },
     OpenApiIndex,
+    /// `/openapi/v2`
+    OpenApiWhole,
     /// `/openapi/v3/api/v1`, `/openapi/v3/apis/GROUP/VERSION`
     OpenApi {
         group: String,
@@ -56,6 +58,7 @@ impl Route {
             ["version"] => Route::Version,
             ["api"] => Route::CoreVersions,
             ["apis"] => Route::Groups,
+            ["openapi", "v2"] => Route::OpenApiWhole,
             ["openapi", "v3"] => Route::OpenApiIndex,
             ["openapi", "v3", "api", version] => Route::OpenApi { group: String::new(), version: (*version).into() },
             ["openapi", "v3", "apis", group, version] => {

@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 
 use super::{
     ApiServer,
-    object::{Meta, Object, at, fill},
+    object::{Meta, Object, at, child, fill, moment},
     options::{MANAGER_LIMIT, WriteOptions},
     pod_log::{LogStream, tail},
     request::{Path, Query, Wish, content_type},
+    reviews,
     selectors::Selectors,
     service::{ApiBody, json_value, page_not_found, respond},
     status::{self, Answer, bad_request, method_not_allowed, no_such_resource, not_found, unsupported_media_type},
@@ -60,6 +61,10 @@ pub(super) async fn answer(
     body: &Bytes,
     warnings: &Warnings,
 ) -> Answer<Response<ApiBody>> {
+    if reviews::is_review(path) {
+        let review = read_object(head, body, &path.plural).unwrap_or_default();
+        return reviews::answer(server, actor, &head.method, path, review);
+    }
     let Some(target) = server.store().with(|store| target(store, path))? else {
         return Ok(page_not_found());
     };
@@ -76,6 +81,7 @@ pub(super) async fn answer(
         "binding" if ask.is_core("pods") => ask.bind(wish).await,
         "log" if ask.is_core("pods") => ask.log(wish),
         "finalize" if ask.is_core("namespaces") => ask.finalize(wish).await,
+        "token" if ask.is_core("serviceaccounts") => ask.token(wish),
         _ if ask.target.resource.shape.is_none() => Err(not_found(&ask.target.resource.id, &ask.target.name)),
         _ => Err(no_such_resource()),
     }
@@ -380,6 +386,29 @@ impl Ask<'_> {
         Ok(respond(StatusCode::OK, "text/plain", body))
     }
 
+    /// Gives out a token for a service account.
+    fn token(&self, wish: Wish) -> Answer<Response<ApiBody>> {
+        if wish != Wish::Create {
+            return Err(method_not_allowed());
+        }
+        let account = self.server.store().with(|store| get(store, &self.target, ""))?.object()?;
+        let mut request = self.object()?;
+        let now = self.server.clock().now();
+        let seconds = at(&request, &["spec", "expirationSeconds"]).and_then(Value::as_i64);
+        let (token, end) = self.server.tokens().issue(account.namespace(), account.name(), seconds, now);
+        request.insert(
+            "metadata".into(),
+            json!({ "name": account.name(), "namespace": account.namespace(), "uid": account.uid(),
+                    "creationTimestamp": moment(now) }),
+        );
+        let spec = child(&mut request, "spec");
+        fill(spec, "audiences", json!(["https://kubernetes.default.svc"]));
+        fill(spec, "expirationSeconds", 3600);
+        spec.entry("boundObjectRef").or_insert(Value::Null);
+        request.insert("status".into(), json!({ "token": token, "expirationTimestamp": moment(end) }));
+        Ok(json_value(StatusCode::CREATED, &Value::Object(request)))
+    }
+
     async fn finalize(&self, wish: Wish) -> Answer<Response<ApiBody>> {
         if wish != Wish::Update {
             return Err(method_not_allowed());
@@ -436,22 +465,26 @@ impl Ask<'_> {
 
     /// The object in the body, from JSON or YAML.
     fn object(&self) -> Answer<Object> {
-        let unrecognized = |error: &dyn std::fmt::Display| {
-            let kind = &self.target.resource.id.kind;
-            let start: String = String::from_utf8_lossy(self.body).chars().take(30).collect();
-            let shown = if start.is_empty() { "<empty>" } else { start.as_str() };
-            bad_request(format!(
-                "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse \
-                 error: {error} ({shown})"
-            ))
-        };
-        match content_type(&self.head.headers) {
-            "" | "application/json" => serde_json::from_slice(self.body).map_err(|error| unrecognized(&error)),
-            "application/yaml" => {
-                let text = std::str::from_utf8(self.body).map_err(|error| unrecognized(&error))?;
-                serde_saphyr::from_str(text).map_err(|error| unrecognized(&error))
-            }
-            _ => Err(unknown_format(&["application/json", "application/yaml"])),
+        read_object(self.head, self.body, &self.target.resource.id.kind)
+    }
+}
+
+/// The object in a body, from JSON or YAML; `kind` is what it is expected to be.
+fn read_object(head: &Parts, body: &Bytes, kind: &str) -> Answer<Object> {
+    let unrecognized = |error: &dyn std::fmt::Display| {
+        let start: String = String::from_utf8_lossy(body).chars().take(30).collect();
+        let shown = if start.is_empty() { "<empty>" } else { start.as_str() };
+        bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse \
+             error: {error} ({shown})"
+        ))
+    };
+    match content_type(&head.headers) {
+        "" | "application/json" => serde_json::from_slice(body).map_err(|error| unrecognized(&error)),
+        "application/yaml" => {
+            let text = std::str::from_utf8(body).map_err(|error| unrecognized(&error))?;
+            serde_saphyr::from_str(text).map_err(|error| unrecognized(&error))
         }
+        _ => Err(unknown_format(&["application/json", "application/yaml"])),
     }
 }

@@ -9,11 +9,13 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
+    builtin::shapes::LazyShape,
     fields::KindType,
     object::{Object, at, take_from},
     packed::Packed,
-    schema::shape::{METADATA, Shape},
-    status::FieldError,
+    schema::shape::METADATA,
+    status::{Answer, FieldError},
+    store::{Cause, Store},
     table::Column,
 };
 
@@ -43,6 +45,8 @@ pub(crate) enum Generation {
     Never,
     /// When the spec changes.
     OnSpec,
+    /// When the spec or an annotation changes: annotations go on to what is made from it.
+    OnSpecOrAnnotations,
     /// When anything outside metadata and status changes, or also in status where it is an ordinary field.
     OnContent,
 }
@@ -61,6 +65,10 @@ pub(crate) enum Dependents {
 pub(crate) enum Naming {
     Subdomain,
     Label,
+    /// A label that begins with a letter, for names that become names of hosts in an older sense.
+    ServiceLabel,
+    /// Whatever can stand between two slashes of a path.
+    PathSegment,
 }
 
 /// A kind that is served.
@@ -87,7 +95,7 @@ pub(crate) struct Resource {
     /// Whether a delete answers with the object rather than with a Status.
     pub returns_deleted: bool,
     /// What objects look like, if that is known beforehand.
-    pub shape: Option<Arc<Shape>>,
+    pub shape: Option<&'static LazyShape>,
     pub rules: Arc<dyn Rules>,
     /// How the fields of each version are merged, once that was asked for.
     pub kind_types: OnceLock<BTreeMap<String, KindType>>,
@@ -104,7 +112,7 @@ impl Resource {
 
     /// Makes an object look as those of this kind do, or says what has a wrong type.
     pub fn conform(&self, version: &str, object: &mut Object) -> Result<(), String> {
-        if let Some(shape) = &self.shape {
+        if let Some(shape) = self.shape {
             return shape.conform(object);
         }
         if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
@@ -116,7 +124,7 @@ impl Resource {
 
     /// The fields of an object that its kind does not have.
     pub fn unknown_fields(&self, version: &str, object: &Object) -> Vec<String> {
-        if let Some(shape) = &self.shape {
+        if let Some(shape) = self.shape {
             return shape.unknown_fields(object);
         }
         let mut unknown = vec![];
@@ -194,6 +202,19 @@ pub(crate) trait Rules: Send + Sync {
         vec![]
     }
 
+    /// Sets what follows from other objects on a new one, or refuses it because of them.
+    fn admit(&self, _store: &Store, _object: &mut Object) -> Answer<()> {
+        Ok(())
+    }
+
+    /// Takes what an object needs of what there is only so much of, right before it is stored.
+    fn allocate(&self, _store: &mut Store, _cause: &Cause<'_>, _object: &mut Object) -> Answer<()> {
+        Ok(())
+    }
+
+    /// What is wrong with the status of a built-in kind.
+    fn validate_status(&self, _new: &Object, _old: &Object, _errors: &mut Vec<FieldError>) {}
+
     /// What is wrong with a change.
     fn validate_update(&self, _new: &Object, _old: &Object, _errors: &mut Vec<FieldError>) {}
 
@@ -219,6 +240,16 @@ pub(crate) trait Rules: Send + Sync {
         };
         let values: Vec<_> = self.selectable().iter().map(value).collect();
         Packed::from_values(values.iter().map(String::as_str))
+    }
+
+    /// Whether a version of a custom kind has `/status`.
+    fn has_status(&self, _version: &str) -> Option<bool> {
+        None
+    }
+
+    /// Whether a version of a custom kind has `/scale`.
+    fn has_scale(&self, _version: &str) -> bool {
+        false
     }
 
     /// The columns that a custom kind is shown in.

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{
     label_selector::{self, Requirement},
+    packed::Packed,
     resources::Resource,
     status::{Answer, bad_request},
     store::{Stored, key_parts},
@@ -60,13 +61,18 @@ impl Selectors {
         Selectors { labels: label_selector::from_object(selector), fields: vec![] }
     }
 
+    /// Whether it selects an object with these labels, whatever its fields are.
+    pub fn selects(&self, labels: &Packed) -> bool {
+        self.labels.iter().all(|requirement| requirement.holds(labels))
+    }
+
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
     pub fn matches(&self, key: &str, stored: &Stored) -> bool {
         let (namespace, name) = key_parts(key);
-        self.labels.iter().all(|requirement| requirement.holds(&stored.labels))
+        self.selects(&stored.labels)
             && self.fields.iter().all(|requirement| {
                 let found = match requirement.field {
                     Field::Name => name,

@@ -18,17 +18,22 @@ use serde_json::Value;
 
 use super::{
     ApiServer, discovery,
+    openapi::{self, Document},
     pod_log::LogStream,
     request::{Query, Route},
     requests,
     status::{bad_request, internal, method_not_allowed, to_json, too_large_entity},
-    view::check_accepts_json,
+    view::{accepts_aggregated, check_accepts_json},
     warnings::Warnings,
     watch::Watch,
 };
 
 /// The most that a body may have, as in the original.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
+
+const CACHE_CONTROL: &str = "no-cache, private";
+/// All groups in one document, as clients ask for it since 1.26.
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// The server as one actor sees it.
 #[derive(Clone, Debug)]
@@ -69,13 +74,51 @@ impl ApiService {
                 requests::answer(&self.server, &self.actor, head, &path, &query, body, warnings).await
             }
             _ if head.method != Method::GET => Err(method_not_allowed()),
-            other => {
-                check_accepts_json(&head.headers)?;
-                let found = discovery::answer(&self.server, &other)?;
-                Ok(found.map_or_else(page_not_found, |body| json(StatusCode::OK, body)))
-            }
+            other => self.describe(head, &other),
         }
     }
+}
+
+impl ApiService {
+    /// What the server says of itself.
+    fn describe(&self, head: &Parts, route: &Route) -> Result<Response<ApiBody>, Box<Status>> {
+        let server = &self.server;
+        if accepts_aggregated(&head.headers)
+            && let Some(whole) = discovery::aggregated(server, route)
+        {
+            let document = Document::new(Bytes::from(format!("{whole}\n")));
+            return Ok(tagged(head, document, AGGREGATED, "public"));
+        }
+        let document = match route {
+            Route::OpenApiIndex => Some(openapi::index(server)),
+            Route::OpenApi { group, version } => openapi::document(server, group, version),
+            Route::OpenApiWhole => {
+                check_accepts_json(&head.headers)?;
+                Some(openapi::whole(server))
+            }
+            _ => {
+                check_accepts_json(&head.headers)?;
+                let found = discovery::answer(server, route)?;
+                return Ok(found.map_or_else(page_not_found, |body| json_value(StatusCode::OK, &body)));
+            }
+        };
+        Ok(document.map_or_else(page_not_found, |document| tagged(head, document, "application/json", CACHE_CONTROL)))
+    }
+}
+
+/// A document that a client need not read again as long as it has the same tag.
+fn tagged(head: &Parts, document: Document, content_type: &'static str, caching: &'static str) -> Response<ApiBody> {
+    let tag = format!("\"{}\"", document.tag);
+    let known = head.headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+    let mut response = match known == Some(tag.as_str()) {
+        true => respond(StatusCode::NOT_MODIFIED, content_type, ApiBody::once(Bytes::new())),
+        false => respond(StatusCode::OK, content_type, ApiBody::once(document.body)),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(caching));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    headers.extend(HeaderValue::from_str(&tag).ok().map(|tag| (header::ETAG, tag)));
+    response
 }
 
 async fn collect(body: Body) -> Result<Bytes, Box<Status>> {
@@ -105,12 +148,8 @@ impl tower::Service<Request<Body>> for ApiService {
     }
 }
 
-pub(super) fn json(code: StatusCode, body: Bytes) -> Response<ApiBody> {
-    respond(code, "application/json", ApiBody::once(body))
-}
-
 pub(super) fn json_value(code: StatusCode, body: &Value) -> Response<ApiBody> {
-    json(code, Bytes::from(format!("{body}\n")))
+    respond(code, "application/json", ApiBody::once(Bytes::from(format!("{body}\n"))))
 }
 
 pub(super) fn respond(code: StatusCode, content_type: &'static str, body: ApiBody) -> Response<ApiBody> {
@@ -118,7 +157,7 @@ pub(super) fn respond(code: StatusCode, content_type: &'static str, body: ApiBod
     *response.status_mut() = code;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(CACHE_CONTROL));
     response
 }
 

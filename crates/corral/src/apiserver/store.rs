@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{
-    crds,
+    builtin, crds,
     identity::Identities,
     log::{Event, EventKind, EventLog},
     object::{Meta, Object},
@@ -380,8 +380,10 @@ impl Store {
     /// What changes in the server itself when certain objects change.
     fn follow_up(&mut self, cause: &Cause<'_>, id: &ResourceId, key: &str, stored: &Stored, gone: bool) -> Answer<()> {
         if id.group.is_empty() {
-            if id.plural == "pods" {
-                self.wake.extend(if gone { self.pod_logs.forget(key) } else { self.pod_logs.wake(key) });
+            match id.plural.as_str() {
+                "pods" => self.wake.extend(if gone { self.pod_logs.forget(key) } else { self.pod_logs.wake(key) }),
+                "services" if gone => return builtin::release_service(self, cause, &stored.object()?),
+                _ => {}
             }
             return Ok(());
         }

@@ -230,6 +230,17 @@ fn go_name(resource: &Resource, suffix: &str) -> String {
     format!("*{group}.{}{suffix}", resource.id.kind)
 }
 
+/// Whether a client takes all groups in one document; one that does not say so gets them one by one.
+pub(crate) fn accepts_aggregated(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut clauses = accept.split(',').map(Clause::parse);
+    clauses.any(|clause| {
+        let asked = ["as", "g", "v"].map(|name| clause.parameter(name));
+        clause.kind == "application/json"
+            && asked == [Some("APIGroupDiscoveryList"), Some("apidiscovery.k8s.io"), Some("v2")]
+    })
+}
+
 /// Refuses what could be answered in JSON only, if that is not accepted.
 pub(crate) fn check_accepts_json(headers: &HeaderMap) -> Result<(), Box<Status>> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();

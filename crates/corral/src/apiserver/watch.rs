@@ -24,7 +24,6 @@ use super::{
         read::{bounds, read_version},
     },
     view::View,
-    zero,
 };
 
 /// How often a watch that asked for bookmarks is told how far it is.
@@ -172,7 +171,7 @@ impl Watch {
     fn send_bookmark(&mut self, revision: u64, ends_initial_events: bool) {
         let resource = &self.target.resource;
         // Otherwise an object without content: of a built-in kind that is more than nothing.
-        let mut object = zero::object(&resource.id, &self.target.version);
+        let mut object = resource.shape.as_ref().map(|shape| shape.empty()).unwrap_or_default();
         object.insert("kind".into(), json!(resource.id.kind));
         object.insert("apiVersion".into(), json!(resource.stored_api_version()));
         object.set_meta("resourceVersion", revision.to_string());

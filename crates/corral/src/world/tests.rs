@@ -277,7 +277,7 @@ async fn an_object_made_for_an_owner_that_is_gone_goes_too() {
     cluster.create::<ConfigMap>(json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "foreign", "namespace": "default", "ownerReferences": [
-            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "elsewhere"},
+            {"apiVersion": "example.com/v1", "kind": "Herd", "name": "web", "uid": "elsewhere"},
         ]},
     }));
     cluster.passes(1).await;

@@ -9,6 +9,7 @@ mod deletes;
 mod discovery;
 mod dry_runs;
 mod lists;
+mod more_kinds;
 mod pod_logs;
 mod save_and_load;
 mod server;

@@ -67,7 +67,11 @@ pub trait Http {
     }
 
     /// Opens what a path leads to, in the form that `accept` asks for.
-    async fn open_as(&self, accept: &str, path: &str) -> Response<ApiBody>;
+    async fn open_as(&self, accept: &str, path: &str) -> Response<ApiBody> {
+        self.open_with(&[("accept", accept)], path).await
+    }
+
+    async fn open_with(&self, headers: &[(&str, &str)], path: &str) -> Response<ApiBody>;
 
     /// Reads in the form that `accept` asks for.
     async fn read_as(&self, accept: &str, path: &str) -> Answer {
@@ -110,8 +114,9 @@ impl Http for ApiServer {
         Answer::of(response).await
     }
 
-    async fn open_as(&self, accept: &str, path: &str) -> Response<ApiBody> {
-        let request = Request::get(path).header("accept", accept);
+    async fn open_with(&self, headers: &[(&str, &str)], path: &str) -> Response<ApiBody> {
+        let start = Request::get(path);
+        let request = headers.iter().fold(start, |request, (name, value)| request.header(*name, *value));
         self.service("watcher").call(request.body(Body::empty()).unwrap()).await.unwrap()
     }
 }

@@ -1,151 +1,153 @@
-//! The kinds that are always served.
+//! The kinds that are always served: all that the original serves.
+//!
+//! Their names are recorded. Kinds with rules of their own here are held to what the original does with them; the others
+//! are stored, listed, watched and changed, and their fields checked, and no more.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, LazyLock, OnceLock},
-};
-
-use k8s_openapi::{
-    api::{
-        batch::v1::Job,
-        coordination::v1::Lease,
-        core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret, ServiceAccount},
-        policy::v1::PodDisruptionBudget,
-    },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use std::sync::{Arc, OnceLock};
 
 use super::{
-    crds::{self, DefinitionRules},
-    namespaces::{self, NamespaceRules},
+    crds::DefinitionRules,
+    namespaces::NamespaceRules,
     resources::{Dependents, Generation, Naming, Resource, ResourceId, Rules},
-    schema::shape::Shape,
 };
 
 mod budget;
+mod controller_revision;
+mod daemon_set;
+mod deployment;
+mod endpoint_slice;
 mod event;
 mod job;
+pub(crate) mod named;
 mod node;
+mod persistent_volume;
 mod pod;
 mod pod_spec;
+mod priority_class;
+mod replica_set;
 mod secret;
+mod selector;
+mod service;
+pub(crate) mod shapes;
+mod stateful_set;
+mod template;
+mod values;
+
+use self::named::{Named, RECORDED};
+pub(crate) use self::service::release as release_service;
 
 /// A kind without anything particular.
 struct Plain;
 
 impl Rules for Plain {}
 
-/// The shapes of all kinds, which take a while to build, by plural.
-static SHAPES: LazyLock<BTreeMap<&str, Arc<Shape>>> = LazyLock::new(|| {
-    BTreeMap::from([
-        ("configmaps", Shape::of::<ConfigMap>()),
-        ("customresourcedefinitions", Shape::of::<CustomResourceDefinition>()),
-        ("events", Shape::of::<Event>()),
-        ("jobs", Shape::of::<Job>()),
-        ("leases", Shape::of::<Lease>()),
-        ("namespaces", Shape::of::<Namespace>()),
-        ("nodes", Shape::of::<Node>()),
-        ("poddisruptionbudgets", Shape::of::<PodDisruptionBudget>()),
-        ("pods", Shape::of::<Pod>()),
-        ("secrets", Shape::of::<Secret>()),
-        ("serviceaccounts", Shape::of::<ServiceAccount>()),
-    ])
-});
+pub(crate) fn all() -> Vec<Resource> {
+    RECORDED.kept().map(|(group, version, named)| particular(ordinary(group, version, named))).collect()
+}
 
-fn resource(id: ResourceId, rules: impl Rules + 'static) -> Resource {
+fn ordinary(group: &str, version: &str, named: &Named) -> Resource {
+    let id = ResourceId::new(group, &named.name, &named.kind);
+    let group_version = if group.is_empty() { version.into() } else { format!("{group}/{version}") };
     Resource {
-        singular: id.kind.to_lowercase(),
-        short_names: vec![],
-        categories: vec![],
+        singular: named.singular_name.clone(),
+        short_names: named.short_names.clone(),
+        categories: named.categories.clone(),
         list_kind: format!("{}List", id.kind),
-        versions: vec!["v1".into()],
-        storage_version: "v1".into(),
-        namespaced: true,
+        versions: vec![version.into()],
+        storage_version: version.into(),
+        namespaced: named.namespaced,
         naming: Naming::Subdomain,
-        status: false,
+        status: RECORDED.has_status(&group_version, &named.name),
         generation: Generation::Never,
         dependents: Dependents::Delete,
         create_on_update: false,
         unconditional_update: true,
         returns_deleted: false,
-        shape: SHAPES.get(id.plural.as_str()).cloned(),
-        rules: Arc::new(rules),
+        shape: shapes::of(&id.qualified()),
+        rules: Arc::new(Plain),
         kind_types: OnceLock::new(),
         id,
     }
 }
 
-fn short(names: &[&str]) -> Vec<String> {
-    names.iter().map(|name| name.to_string()).collect()
-}
-
-pub(crate) fn all() -> Vec<Resource> {
-    vec![
-        Resource {
-            short_names: short(&["cm"]),
-            ..resource(ResourceId::new("", "configmaps", "ConfigMap"), secret::ConfigMapRules)
+/// What sets each kind apart from an ordinary one.
+fn particular(resource: Resource) -> Resource {
+    let with = |rules: Arc<dyn Rules>, resource: Resource| Resource { rules, ..resource };
+    let counted = |resource: Resource| Resource { generation: Generation::OnSpec, ..resource };
+    let returned = |resource: Resource| Resource { returns_deleted: true, ..resource };
+    let upserted = |resource: Resource| Resource { create_on_update: true, ..resource };
+    let conditional = |resource: Resource| Resource { unconditional_update: false, ..resource };
+    match resource.id.qualified().as_str() {
+        "configmaps" => with(Arc::new(secret::ConfigMapRules), resource),
+        "events" | "events.events.k8s.io" => {
+            let resource = Resource { dependents: Dependents::None, ..upserted(resource) };
+            if resource.id.group.is_empty() { with(Arc::new(event::EventRules), resource) } else { resource }
+        }
+        "namespaces" => Resource { naming: Naming::Label, ..returned(with(Arc::new(NamespaceRules), resource)) },
+        "nodes" => with(Arc::new(node::NodeRules), resource),
+        "persistentvolumeclaims" => returned(with(Arc::new(persistent_volume::ClaimRules), resource)),
+        "persistentvolumes" => returned(with(Arc::new(persistent_volume::VolumeRules), resource)),
+        "pods" => returned(counted(with(Arc::new(pod::PodRules), resource))),
+        "secrets" => with(Arc::new(secret::SecretRules), resource),
+        "services" => Resource {
+            naming: Naming::ServiceLabel,
+            ..returned(upserted(with(Arc::new(service::ServiceRules), resource)))
         },
-        Resource {
-            short_names: short(&["ev"]),
-            create_on_update: true,
-            dependents: Dependents::None,
-            ..resource(ResourceId::new("", "events", "Event"), event::EventRules)
-        },
-        Resource {
-            short_names: short(&["ns"]),
-            namespaced: false,
-            naming: Naming::Label,
-            status: true,
-            returns_deleted: true,
-            ..resource(namespaces::id(), NamespaceRules)
-        },
-        Resource {
-            short_names: short(&["no"]),
-            namespaced: false,
-            status: true,
-            ..resource(ResourceId::new("", "nodes", "Node"), node::NodeRules)
-        },
-        Resource {
-            short_names: short(&["po"]),
-            categories: short(&["all"]),
-            status: true,
-            generation: Generation::OnSpec,
-            returns_deleted: true,
-            ..resource(ResourceId::new("", "pods", "Pod"), pod::PodRules)
-        },
-        resource(ResourceId::new("", "secrets", "Secret"), secret::SecretRules),
-        Resource {
-            short_names: short(&["sa"]),
-            returns_deleted: true,
-            ..resource(ResourceId::new("", "serviceaccounts", "ServiceAccount"), Plain)
-        },
-        Resource {
-            short_names: short(&["crd", "crds"]),
-            categories: short(&["api-extensions"]),
-            namespaced: false,
-            status: true,
-            generation: Generation::OnSpec,
-            unconditional_update: false,
-            ..resource(crds::id(), DefinitionRules)
-        },
-        Resource {
-            categories: short(&["all"]),
-            status: true,
-            generation: Generation::OnSpec,
-            dependents: Dependents::Orphan,
-            ..resource(ResourceId::new("batch", "jobs", "Job"), job::JobRules)
-        },
-        Resource {
-            create_on_update: true,
-            unconditional_update: false,
-            ..resource(ResourceId::new("coordination.k8s.io", "leases", "Lease"), Plain)
-        },
-        Resource {
-            short_names: short(&["pdb"]),
-            status: true,
-            generation: Generation::OnSpec,
-            unconditional_update: false,
-            ..resource(ResourceId::new("policy", "poddisruptionbudgets", "PodDisruptionBudget"), budget::BudgetRules)
-        },
-    ]
+        "serviceaccounts" | "resourcequotas" => returned(resource),
+        "podtemplates" => returned(counted(resource)),
+        "limitranges" | "endpoints" => upserted(resource),
+        "replicationcontrollers" => Resource { dependents: Dependents::Orphan, ..counted(resource) },
+        "customresourcedefinitions.apiextensions.k8s.io" => {
+            counted(conditional(with(Arc::new(DefinitionRules), resource)))
+        }
+        "controllerrevisions.apps" => with(Arc::new(controller_revision::ControllerRevisionRules), resource),
+        "daemonsets.apps" => counted(with(Arc::new(daemon_set::DaemonSetRules), resource)),
+        "deployments.apps" => {
+            let resource = with(Arc::new(deployment::DeploymentRules), resource);
+            Resource { generation: Generation::OnSpecOrAnnotations, ..resource }
+        }
+        "replicasets.apps" => counted(with(Arc::new(replica_set::ReplicaSetRules), resource)),
+        "statefulsets.apps" => {
+            let resource = counted(with(Arc::new(stateful_set::StatefulSetRules), resource));
+            Resource { naming: Naming::Label, ..resource }
+        }
+        "jobs.batch" => Resource { dependents: Dependents::Orphan, ..counted(with(Arc::new(job::JobRules), resource)) },
+        "cronjobs.batch" => counted(resource),
+        "leases.coordination.k8s.io" => conditional(upserted(resource)),
+        "endpointslices.discovery.k8s.io" => {
+            let resource = with(Arc::new(endpoint_slice::EndpointSliceRules), resource);
+            Resource { generation: Generation::OnContent, ..resource }
+        }
+        "poddisruptionbudgets.policy" => counted(conditional(with(Arc::new(budget::BudgetRules), resource))),
+        "priorityclasses.scheduling.k8s.io" => {
+            let resource = with(Arc::new(priority_class::PriorityClassRules), resource);
+            Resource { generation: Generation::OnContent, ..resource }
+        }
+        "ingresses.networking.k8s.io"
+        | "ingressclasses.networking.k8s.io"
+        | "networkpolicies.networking.k8s.io"
+        | "deviceclasses.resource.k8s.io"
+        | "resourceslices.resource.k8s.io"
+        | "flowschemas.flowcontrol.apiserver.k8s.io"
+        | "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io" => counted(resource),
+        "validatingadmissionpolicies.admissionregistration.k8s.io"
+        | "validatingadmissionpolicybindings.admissionregistration.k8s.io" => counted(conditional(resource)),
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io"
+        | "validatingwebhookconfigurations.admissionregistration.k8s.io" => {
+            Resource { generation: Generation::OnContent, ..conditional(resource) }
+        }
+        "runtimeclasses.node.k8s.io" => conditional(upserted(resource)),
+        "roles.rbac.authorization.k8s.io"
+        | "rolebindings.rbac.authorization.k8s.io"
+        | "clusterroles.rbac.authorization.k8s.io"
+        | "clusterrolebindings.rbac.authorization.k8s.io" => {
+            Resource { naming: Naming::PathSegment, ..upserted(resource) }
+        }
+        "csidrivers.storage.k8s.io" | "csinodes.storage.k8s.io" | "volumeattachments.storage.k8s.io" => {
+            returned(conditional(resource))
+        }
+        "csistoragecapacities.storage.k8s.io" => conditional(resource),
+        "storageclasses.storage.k8s.io" | "volumeattributesclasses.storage.k8s.io" => returned(resource),
+        _ => resource,
+    }
 }

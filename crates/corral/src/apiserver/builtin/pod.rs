@@ -3,11 +3,12 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::pod_spec;
+use super::{pod_spec, priority_class};
 use crate::apiserver::{
     object::{Meta, Object, at, child, fill, take_from, text},
-    resources::Rules,
-    status::FieldError,
+    resources::{ResourceId, Rules},
+    status::{Answer, FieldError, forbidden},
+    store::Store,
 };
 
 /// How long a pod stays on a node that is not ready or cannot be reached, unless it says otherwise.
@@ -23,11 +24,34 @@ impl Rules for PodRules {
         fill(spec, "enableServiceLinks", true);
     }
 
+    /// A pod has the priority of its class, whatever it says itself.
+    fn admit(&self, store: &Store, object: &mut Object) -> Answer<()> {
+        let class = text(object, &["spec", "priorityClassName"]).to_string();
+        let Some(priority) = priority_class::of(store, &class) else {
+            let why = format!("no PriorityClass with name {class} was found");
+            return Err(forbidden(&ResourceId::new("", "pods", "Pod"), object.name(), &why, vec![]));
+        };
+        let spec = child(object, "spec");
+        if let Some(stated) = spec.get("priority").and_then(Value::as_i64).filter(|stated| *stated != priority.value) {
+            let value = priority.value;
+            let why = format!(
+                "the integer value of priority ({stated}) must not be provided in pod spec; priority admission \
+                 controller computed {value} from the given PriorityClass name"
+            );
+            return Err(forbidden(&ResourceId::new("", "pods", "Pod"), object.name(), &why, vec![]));
+        }
+        if !priority.class.is_empty() {
+            spec.insert("priorityClassName".into(), json!(priority.class));
+        }
+        spec.insert("priority".into(), json!(priority.value));
+        let preemption = priority.preemption.unwrap_or_else(|| "PreemptLowerPriority".into());
+        fill(spec, "preemptionPolicy", preemption);
+        Ok(())
+    }
+
     fn prepare_create(&self, object: &mut Object, _at: Timestamp) {
         // What the server adds by itself, and the creator does not manage.
         let spec = child(object, "spec");
-        fill(spec, "priority", 0);
-        fill(spec, "preemptionPolicy", "PreemptLowerPriority");
         fill(spec, "serviceAccountName", "default");
         fill(spec, "serviceAccount", "default");
         tolerate_lost_nodes(spec);

@@ -19,7 +19,6 @@ use super::{
     object::{Meta, Object},
     recorded,
     resources::Resource,
-    zero,
 };
 
 mod apply;
@@ -181,10 +180,7 @@ pub(crate) fn differ_in_times_only(new: &Object, old: &Object) -> bool {
 
 /// An object of a kind without content, from which on a create is tracked.
 pub(crate) fn empty_object(resource: &Resource, version: &str) -> Object {
-    let mut empty = match resource.shape {
-        Some(_) => zero::object(&resource.id, version),
-        None => Object::new(),
-    };
+    let mut empty = resource.shape.map(|shape| shape.empty()).unwrap_or_default();
     empty.insert("apiVersion".into(), json!(resource.api_version(version)));
     empty.insert("kind".into(), json!(resource.id.kind));
     empty

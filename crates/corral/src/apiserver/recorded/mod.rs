@@ -21,19 +21,12 @@ static OPENED: LazyLock<Recording> = LazyLock::new(|| {
     Recording { places, documents: &RECORDING[end + 1..] }
 });
 
-#[allow(dead_code, reason = "discovery and schemas are served from it")]
 /// The answer to a GET of `/version`, `/api`, `/apis`, `/apis/GROUP`, `/api/v1`, `/apis/GROUP/VERSION`, `/openapi/v3` or
 /// `/openapi/v3/api/v1` and the like, as JSON; none for what was not recorded.
 pub(crate) fn document(path: &str) -> Option<Bytes> {
     let [offset, packed, length] = *OPENED.places.get(path)?;
     let packed = OPENED.documents.get(offset..offset + packed)?;
     zstd::bulk::decompress(packed, length).ok().map(Bytes::from)
-}
-
-#[allow(dead_code, reason = "aggregated discovery is served from it")]
-/// `/api` or `/apis` as an `APIGroupDiscoveryList` of `apidiscovery.k8s.io/v2`.
-pub(crate) fn aggregated(path: &str) -> Option<Bytes> {
-    document(&format!("{path} aggregated"))
 }
 
 #[cfg(test)]
@@ -52,12 +45,9 @@ mod tests {
     }
 
     #[test]
-    fn the_schemas_of_a_group_version_and_aggregated_discovery_are_there() {
+    fn the_schemas_of_a_group_version_are_there() {
         let core: Value = serde_json::from_slice(&document("/openapi/v3/api/v1").unwrap()).unwrap();
         assert!(core["components"]["schemas"]["io.k8s.api.core.v1.Pod"].is_object());
-
-        let groups: Value = serde_json::from_slice(&aggregated("/apis").unwrap()).unwrap();
-        assert_eq!(groups["kind"], "APIGroupDiscoveryList");
         assert!(document("/openapi/v3/apis/example.com/v1").is_none());
     }
 }

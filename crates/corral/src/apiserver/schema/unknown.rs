@@ -9,9 +9,9 @@ impl Shape {
     /// The paths of all fields that this shape does not have.
     pub fn unknown_fields(&self, object: &Object) -> Vec<String> {
         let mut found = vec![];
-        if let Shape::Struct { fields, .. } = self {
+        if let Shape::Struct(shape) = self {
             for (name, value) in object {
-                match fields.get(name) {
+                match shape.field(name) {
                     Some(shape) => shape.find_unknown(name, value, &mut found),
                     None => found.push(name.clone()),
                 }
@@ -22,9 +22,9 @@ impl Shape {
 
     pub fn find_unknown(&self, path: &str, value: &Value, found: &mut Vec<String>) {
         match (self, value) {
-            (Shape::Struct { fields, .. }, Value::Object(object)) => {
+            (Shape::Struct(shape), Value::Object(object)) => {
                 for (name, value) in object {
-                    match fields.get(name) {
+                    match shape.field(name) {
                         Some(shape) => shape.find_unknown(&format!("{path}.{name}"), value, found),
                         None => found.push(format!("{path}.{name}")),
                     }

@@ -51,7 +51,11 @@ pub(crate) fn settle(store: &Store, write: &Write<'_>, mut draft: Draft) -> Answ
         let name = generate_name(store, write.target, draft.ticket, object.meta_text("generateName"));
         object.set_meta("name", name);
     }
+    resource.rules.admit(store, &mut object)?;
     resource.rules.prepare_create(&mut object, write.cause.at);
+    if let Some(shape) = resource.shape {
+        shape.complete(&mut object);
+    }
     if resource.generation != Generation::Never {
         object.set_meta("generation", 1);
     }
@@ -68,7 +72,7 @@ pub(crate) fn settle(store: &Store, write: &Write<'_>, mut draft: Draft) -> Answ
     Ok(draft)
 }
 
-pub(crate) fn commit(store: &mut Store, write: &Write<'_>, object: Object, generated: bool) -> Answer<Outcome> {
+pub(crate) fn commit(store: &mut Store, write: &Write<'_>, mut object: Object, generated: bool) -> Answer<Outcome> {
     let id = &write.target.resource.id;
     let name = object.name().to_string();
     let key = key(&write.target.namespace, &name);
@@ -78,6 +82,7 @@ pub(crate) fn commit(store: &mut Store, write: &Write<'_>, object: Object, gener
             false => already_exists(id, &name, existing.object()?.is_deleting()),
         });
     }
+    write.target.resource.rules.allocate(store, &write.cause, &mut object)?;
     store.put(&write.cause, id, &key, object).map(Outcome::Created)
 }
 

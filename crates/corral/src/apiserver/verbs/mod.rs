@@ -126,6 +126,9 @@ impl Target {
             }
         }
         self.resource.rules.fill_defaults(&self.version, object);
+        if let Some(shape) = self.resource.shape {
+            shape.complete(object);
+        }
     }
 }
 

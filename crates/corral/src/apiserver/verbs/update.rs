@@ -108,9 +108,13 @@ pub(crate) fn settle(write: &Write<'_>, part: Part, mut draft: Draft) -> Answer<
     let mut errors = vec![];
     meta_rules::validate(resource, &new, &mut errors);
     meta_rules::validate_update(&new, old, &mut errors);
-    resource.rules.validate(&target.version, &new, &mut errors);
-    if part == Part::Main {
-        resource.rules.validate_update(&new, old, &mut errors);
+    // The status of a custom kind is checked by the schema of the whole.
+    if part == Part::Main || resource.shape.is_none() {
+        resource.rules.validate(&target.version, &new, &mut errors);
+    }
+    match part {
+        Part::Main => resource.rules.validate_update(&new, old, &mut errors),
+        Part::Status => resource.rules.validate_status(&new, old, &mut errors),
     }
     let known = resource.rules.judge(&target.version, &new, Some(old), &mut errors);
     known.into_iter().for_each(|warning| write.warn(warning));
@@ -126,7 +130,7 @@ pub(crate) fn commit(
     write: &Write<'_>,
     old: &Object,
     current: Option<Arc<Stored>>,
-    new: Object,
+    mut new: Object,
 ) -> Answer<Outcome> {
     let resource = &write.target.resource;
     let key = write.target.key();
@@ -139,6 +143,7 @@ pub(crate) fn commit(
     if let Some(current) = current.filter(|_| new == *old) {
         return Ok(Outcome::Changed(current));
     }
+    resource.rules.allocate(store, &write.cause, &mut new)?;
     store.put(&write.cause, &resource.id, &key, new).map(Outcome::Changed)
 }
 
@@ -189,6 +194,9 @@ fn raises_generation(resource: &Resource, new: &Object, old: &Object) -> bool {
     match resource.generation {
         Generation::Never => false,
         Generation::OnSpec => new.get("spec") != old.get("spec"),
+        Generation::OnSpecOrAnnotations => {
+            new.get("spec") != old.get("spec") || new.meta("annotations") != old.meta("annotations")
+        }
         Generation::OnContent => {
             let inside = |name: &str| name != "metadata" && (name != "status" || !resource.status);
             let [after, before] = [new, old].map(|object| object.iter().filter(|(name, _)| inside(name)));
