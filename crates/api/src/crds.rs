@@ -5,20 +5,58 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt;
 
-use crate::plan::{KIND, Plan};
+use crate::harvester::upgrade::Upgrade;
+use crate::harvester::upgrade_log::UpgradeLog;
+use crate::harvester::version::Version;
+use crate::plan::Plan;
+use crate::tanzu::tanzu_kubernetes_cluster::TanzuKubernetesCluster;
+use crate::tanzu::tanzu_kubernetes_release::TanzuKubernetesRelease;
+
+/// Whose definitions: each controller of Drover brings those of the kinds that users write for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Controller {
+    Plan,
+    Harvester,
+    Guest,
+}
+
+impl Controller {
+    pub const ALL: [Controller; 3] = [Controller::Plan, Controller::Harvester, Controller::Guest];
+}
 
 /// All of them, in the order in which they are printed.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    vec![plan()]
+    Controller::ALL.into_iter().flat_map(of).collect()
 }
 
-fn plan() -> CustomResourceDefinition {
-    let mut definition = Plan::crd();
-    definition.spec.names.list_kind = Some(format!("{KIND}List"));
+/// Those of one controller. Kinds of other products are never among them.
+pub fn of(controller: Controller) -> Vec<CustomResourceDefinition> {
+    match controller {
+        Controller::Plan => vec![finished(Plan::crd())],
+        // Harvester's own definitions have no status subresource, and its controllers and its page write the status with
+        // the object: theirs would be lost under a definition that has one.
+        Controller::Harvester => {
+            let upgrade = without_status_subresource(finished(Upgrade::crd()));
+            let log = without_status_subresource(finished(UpgradeLog::crd()));
+            vec![upgrade, log, finished(Version::crd())]
+        }
+        Controller::Guest => vec![finished(TanzuKubernetesCluster::crd()), finished(TanzuKubernetesRelease::crd())],
+    }
+}
+
+fn finished(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    definition.spec.names.list_kind = Some(format!("{}List", definition.spec.names.kind));
     for version in &mut definition.spec.versions {
         if let Some(schema) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
             read_as_go_types(schema);
         }
+    }
+    definition
+}
+
+fn without_status_subresource(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
+    for version in &mut definition.spec.versions {
+        version.subresources = None;
     }
     definition
 }
@@ -35,8 +73,8 @@ const REFERENCES: [&str; 8] = [
     "secretRef",
 ];
 
-/// Makes a derived schema accept, merge and store what one that was generated from the Go types does, so that a Plan
-/// means the same under either definition: null is absent, selectors and references are atomic, and the name in a
+/// Makes a derived schema accept, merge and store what one that was generated from the Go types does, so that an
+/// object means the same under either definition: null is absent, selectors and references are atomic, and the name in a
 /// reference may be left out.
 fn read_as_go_types(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
@@ -83,7 +121,7 @@ mod tests {
     use super::*;
 
     fn definition() -> Value {
-        json!(plan())
+        json!(of(Controller::Plan).remove(0))
     }
 
     fn schema(path: &str) -> Value {

@@ -3,7 +3,18 @@
 //! Labels, annotations, condition types, reasons and messages stand here once. Users' scripts read them, so a change
 //! here is a change of what Drover promises.
 
+pub mod cluster_api;
 pub mod crds;
+pub mod fleet;
+pub mod foreign;
+pub mod harvester;
+pub mod helm;
+pub mod kubevirt;
+pub mod longhorn;
 pub mod marks;
 pub mod node;
 pub mod plan;
+pub mod rancher;
+pub mod tanzu;
+pub mod vm_operator;
+pub mod wcp;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use drover_operator::Connection;
 
-use crate::commands::{corral, demo, drain, operator, simulate, why};
+use crate::commands::{corral, crds, demo, drain, operator, simulate, why};
 
 /// Upgrades Kubernetes clusters, node by node, and says at any moment what it waits for.
 #[derive(Debug, Parser)]
@@ -35,7 +35,7 @@ pub enum Command {
     /// Marks nodes as unschedulable, as `kubectl cordon` does
     Cordon(drain::CordonArgs),
     /// Prints the definitions of Drover's kinds, for `kubectl apply -f -`
-    Crds,
+    Crds(crds::CrdsArgs),
 }
 
 /// Which cluster.

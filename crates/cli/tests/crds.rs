@@ -30,9 +30,12 @@ fn as_json_they_are_a_list() {
 }
 
 #[test]
-fn as_a_table_they_are_names() {
+fn as_a_table_they_are_names_of_the_controllers_asked_for() {
     assert_eq!(
-        crds(&["-o", "table"]),
+        crds(&["--for", "plan", "-o", "table"]),
         "NAME                     KIND  SCOPE       VERSIONS\nplans.upgrade.cattle.io  Plan  Namespaced  v1\n"
     );
+    let two = crds(&["--for", "guest,plan", "-o", "table"]);
+    let kinds: Vec<&str> = two.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+    assert_eq!(kinds, ["Plan", "TanzuKubernetesCluster", "TanzuKubernetesRelease"]);
 }

@@ -79,7 +79,12 @@ async fn it_upgrades_a_node_and_gives_its_lease_back_when_it_is_told_to_stop() {
     let folder = tempfile::tempdir().unwrap();
     let (objects, crds) = (folder.path().join("objects.yaml"), folder.path().join("crds.json"));
     std::fs::write(&objects, OBJECTS).unwrap();
-    std::fs::write(&crds, serde_json::json!({ "kind": "List", "items": drover_api::crds::all() }).to_string()).unwrap();
+    std::fs::write(
+        &crds,
+        serde_json::json!({ "kind": "List", "items": drover_api::crds::of(drover_api::crds::Controller::Plan) })
+            .to_string(),
+    )
+    .unwrap();
     let corral = Corral::start(&["--load", folder.path().to_str().unwrap()]);
     let connection = Connection { kubeconfig: Some(corral.kubeconfig()), context: None, server: None };
     let client = connect(&connection).await.unwrap();

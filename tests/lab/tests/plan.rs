@@ -25,7 +25,7 @@ fn lab_for(scenario: &Scenario) -> Result<Lab> {
         lab.kubectl(&["cordon", node])?;
     }
     lab.kubectl(&["create", "namespace", NAMESPACE])?;
-    let crds = json!({ "apiVersion": "v1", "kind": "List", "items": drover_api::crds::all() });
+    let crds = json!({ "apiVersion": "v1", "kind": "List", "items": drover_api::crds::of(drover_api::crds::Controller::Plan) });
     lab.kubectl_apply(&crds.to_string())?;
     lab.kubectl(&["wait", "--for=condition=Established", "crd", "plans.upgrade.cattle.io", "--timeout=30s"])?;
     Ok(lab)

@@ -19,6 +19,6 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Why(args) => why::run(&args, cli.output),
         Command::Drain(args) => drain::run(&args, cli.output),
         Command::Cordon(args) => drain::run_cordon(&args, cli.output),
-        Command::Crds => crds::run(cli.output),
+        Command::Crds(args) => crds::run(&args, cli.output),
     }
 }

@@ -206,3 +206,21 @@ async fn a_definition_cannot_take_the_place_of_a_built_in_kind() {
     let kept = server.read("/apis/coordination.k8s.io/v1/namespaces/default/leases/a").await.ok();
     assert_eq!(kept["spec"]["holderIdentity"], "me");
 }
+
+#[tokio::test(start_paused = true)]
+async fn every_definition_that_drover_brings_is_served() {
+    let server = server();
+    for definition in drover_api::crds::all() {
+        let name = definition.metadata.name.clone().unwrap();
+        let stored = server.make(DEFINITIONS, json!(definition)).await.ok();
+        let conditions = stored["status"]["conditions"].as_array().unwrap();
+        assert!(conditions.iter().all(|one| one["status"] == "True"), "{name}: {conditions:?}");
+    }
+    let upgrade = json!({
+        "apiVersion": "harvesterhci.io/v1beta1", "kind": "Upgrade", "metadata": { "name": "hvst-upgrade-1" },
+        "spec": { "version": "v1.7.0" }, "status": { "previousVersion": "v1.6.0" },
+    });
+    let made = server.make("/apis/harvesterhci.io/v1beta1/namespaces/default/upgrades", upgrade).await.ok();
+    assert_eq!(made["spec"]["logEnabled"], true);
+    assert_eq!(made["status"]["previousVersion"], "v1.6.0", "its status is an ordinary field");
+}

@@ -23,7 +23,7 @@ impl Cluster {
         let user = server.direct("user");
         let namespace = json!({ "metadata": { "name": NAMESPACE } });
         user.create(&serde_json::from_value::<Namespace>(namespace).unwrap()).unwrap();
-        for definition in drover_api::crds::all() {
+        for definition in drover_api::crds::of(drover_api::crds::Controller::Plan) {
             user.create(&definition).unwrap();
         }
         Cluster { server, user, clock }

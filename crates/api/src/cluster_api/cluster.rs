@@ -1,0 +1,68 @@
+//! `Cluster` (cluster.x-k8s.io).
+
+use crate::foreign::{LooseCondition, Reference, foreign_kind, foreign_part};
+
+foreign_kind! {
+    /// As v1beta1 has it.
+    Cluster = "cluster.x-k8s.io" "v1beta1" "clusters" Namespaced {
+        spec: ClusterSpec,
+        status: ClusterStatus,
+    }
+}
+
+foreign_part! {
+    ClusterSpec {
+        paused: bool,
+        cluster_network: ClusterNetwork,
+        control_plane_endpoint: Endpoint,
+        control_plane_ref: Reference,
+        infrastructure_ref: Reference,
+    }
+    ClusterNetwork {
+        api_server_port: i32,
+        services: Ranges,
+        pods: Ranges,
+        service_domain: String,
+    }
+    Ranges {
+        cidr_blocks: Vec<String>,
+    }
+    Endpoint {
+        host: String,
+        port: i32,
+    }
+    ClusterStatus {
+        /// One of [`phases`], in v1alpha2 in lower case.
+        phase: String,
+        infrastructure_ready: bool,
+        control_plane_initialized: bool,
+        control_plane_ready: bool,
+        api_endpoints: Vec<Endpoint>,
+        error_reason: String,
+        error_message: String,
+        observed_generation: i64,
+        conditions: Vec<LooseCondition>,
+    }
+}
+
+pub mod phases {
+    pub const PENDING: &str = "Pending";
+    pub const PROVISIONING: &str = "Provisioning";
+    pub const PROVISIONED: &str = "Provisioned";
+    pub const DELETING: &str = "Deleting";
+    pub const FAILED: &str = "Failed";
+}
+
+pub const FINALIZER: &str = "cluster.cluster.x-k8s.io";
+
+pub mod v1alpha2 {
+    use super::{ClusterSpec, ClusterStatus};
+    use crate::foreign::foreign_kind;
+
+    foreign_kind! {
+        Cluster = "cluster.x-k8s.io" "v1alpha2" "clusters" Namespaced {
+            spec: ClusterSpec,
+            status: ClusterStatus,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Labels and names of what an upgrade makes: Jobs, Plans, the release repository.
+//! See <https://github.com/harvester/harvester/tree/master/pkg/controller/master/upgrade>.
+
+/// On everything that belongs to an Upgrade: its name.
+pub const UPGRADE: &str = "harvesterhci.io/upgrade";
+pub const COMPONENT: &str = "harvesterhci.io/upgradeComponent";
+pub const JOB_TYPE: &str = "harvesterhci.io/upgradeJobType";
+pub const NODE: &str = "harvesterhci.io/node";
+pub const CREATOR: &str = "harvesterhci.io/creator";
+pub const CREATOR_HARVESTER: &str = "harvester";
+
+/// The values of [`COMPONENT`].
+pub mod components {
+    pub const NODE: &str = "node";
+    pub const MANIFEST: &str = "manifest";
+    pub const CLEANUP: &str = "cleanup";
+    pub const REPO: &str = "repo";
+    pub const APPLY_SKIP_MANIFESTS: &str = "apply-skip-rke2-manifests";
+    pub const REMOVE_SKIP_MANIFESTS: &str = "remove-skip-rke2-manifests";
+}
+
+/// The values of [`JOB_TYPE`].
+pub mod types {
+    pub const PRE_DRAIN: &str = "pre-drain";
+    pub const POST_DRAIN: &str = "post-drain";
+    pub const SINGLE_NODE_UPGRADE: &str = "single-node-upgrade";
+    pub const RESTORE_VM: &str = "restore-vm";
+}
+
+/// What the names of the upgrade's objects end or begin with; the name of the Upgrade is the other part.
+pub mod names {
+    pub const PREPARE: &str = "prepare";
+    pub const APPLY_MANIFESTS: &str = "apply-manifests";
+    pub const SKIP_MANIFESTS_APPLY: &str = "skip-manifests-apply";
+    pub const SKIP_MANIFESTS_REMOVE: &str = "skip-manifests-remove";
+    pub const CLEANUP: &str = "cleanup";
+    pub const RESTORE_VM: &str = "restore-vm";
+    pub const UPGRADE_LOG: &str = "upgradelog";
+    pub const REPO_PREFIX: &str = "upgrade-repo-";
+}

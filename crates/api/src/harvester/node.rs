@@ -1,0 +1,12 @@
+//! What Harvester and its upgrade write on a `Node` (v1).
+
+pub const MANAGED: &str = "harvesterhci.io/managed";
+/// A node that only votes.
+pub const WITNESS: &str = "node-role.harvesterhci.io/witness";
+/// The operating system that a node has after its reboot.
+pub const PENDING_OS_IMAGE: &str = "harvesterhci.io/pendingOSImage";
+/// The taint that makes KubeVirt evacuate VMs. See <https://kubevirt.io/user-guide/cluster_admin/node_maintenance/>.
+pub const DRAIN_TAINT: &str = "kubevirt.io/drain";
+pub const DRAINING: &str = "draining";
+/// The address that RKE2 uses. See <https://docs.rke2.io>.
+pub const INTERNAL_IP: &str = "rke2.io/internal-ip";

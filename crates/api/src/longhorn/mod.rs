@@ -1,0 +1,9 @@
+//! The kinds of Longhorn that a drain looks at (group longhorn.io). See <https://longhorn.io/docs/>.
+
+pub mod engine;
+pub mod instance_manager;
+pub mod node;
+pub mod setting;
+pub mod volume;
+
+pub const NAMESPACE: &str = "longhorn-system";

@@ -1,0 +1,15 @@
+//! The kinds of guest clusters (group run.tanzu.vmware.com).
+//! See <https://github.com/vmware-tanzu/tanzu-framework/tree/main/apis/run>.
+
+pub mod tanzu_kubernetes_cluster;
+pub mod tanzu_kubernetes_release;
+
+pub const GROUP: &str = "run.tanzu.vmware.com";
+
+/// Where the controllers of guest clusters run, and the Jobs of their control planes.
+pub const NAMESPACE: &str = "vmware-system-tkg";
+
+/// On a node and in the selectors of add-ons: the distribution, with `_` for `+`.
+pub const DISTRIBUTION_LABEL: &str = "run.tanzu.vmware.com/kubernetesDistributionVersion";
+/// On the first Machine of a control plane.
+pub const CONTROL_PLANE_INIT: &str = "run.tanzu.vmware.com/control-plane-init";
