@@ -187,7 +187,7 @@ impl Lab {
 
 /// Memory if there is enough of it, for etcd's sake, else the folder for temporary files. A container may have as little as
 /// 64 MB of shared memory, which etcd's first log file fills.
-fn roomy_folder() -> PathBuf {
+pub(crate) fn roomy_folder() -> PathBuf {
     const ENOUGH: u64 = 2 << 30;
     let memory = Path::new("/dev/shm");
     let room = rustix::fs::statvfs(memory).map(|at| at.f_bavail.saturating_mul(at.f_frsize)).unwrap_or(0);

@@ -11,6 +11,7 @@
 
 mod binaries;
 mod control_plane;
+mod controllers;
 mod error;
 mod etcd;
 pub mod images;
@@ -28,6 +29,7 @@ mod ready;
 mod record;
 
 pub use binaries::Binaries;
+pub use controllers::Controllers;
 pub use error::{Error, Result};
 pub use lab::{Lab, LabOptions};
 pub use record::record;

@@ -18,6 +18,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 mod admission;
 mod binding;
+mod body;
 mod builtin;
 mod conditions;
 mod crds;

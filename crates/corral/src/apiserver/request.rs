@@ -46,6 +46,8 @@ pub(crate) struct Path {
     pub plural: String,
     pub name: String,
     pub subresource: String,
+    /// In the old form: `/api/v1/watch/…`.
+    pub watch: bool,
 }
 
 impl Route {
@@ -87,7 +89,11 @@ impl Path {
             plural: plural.into(),
             name: name.into(),
             subresource: subresource.into(),
+            watch: false,
         };
+        if let ["watch", rest @ ..] = rest {
+            return Some(Path { watch: true, ..Path::parse(group, version, rest)? });
+        }
         Some(match rest {
             // A namespace is an object, too, and these are its parts.
             ["namespaces", name, part @ ("status" | "finalize")] => path("", "namespaces", name, part),
@@ -118,6 +124,7 @@ pub(crate) enum Wish {
 impl Wish {
     pub fn of(method: &Method, path: &Path, query: &Query) -> Answer<Self> {
         Ok(match (method, path.name.is_empty()) {
+            (&Method::GET, _) if path.watch && path.subresource.is_empty() => Wish::Watch,
             (&Method::GET, true) if query.watch => Wish::Watch,
             (&Method::GET, true) => Wish::List,
             (&Method::GET, false) => Wish::Get,
@@ -156,7 +163,7 @@ pub(crate) struct Query {
     pub token: String,
     pub timeout_seconds: Option<u64>,
     pub bookmarks: bool,
-    pub send_initial_events: bool,
+    pub send_initial_events: Option<bool>,
     /// Everything that was said about dry runs; there is one right value.
     pub dry_run: Vec<String>,
     pub field_validation: String,
@@ -181,11 +188,14 @@ impl Query {
                 "fieldSelector" => query.field_selector = value.into_owned(),
                 "resourceVersion" => query.resource_version = value.into_owned(),
                 "resourceVersionMatch" => query.resource_version_match = value.into_owned(),
-                "limit" => query.limit = number(&value)?.unwrap_or_default(),
+                // Less than none is none.
+                "limit" => {
+                    query.limit = usize::try_from(number::<i64>(&value)?.unwrap_or_default()).unwrap_or_default()
+                }
                 "continue" => query.token = value.into_owned(),
                 "timeoutSeconds" => query.timeout_seconds = number(&value)?,
                 "allowWatchBookmarks" => query.bookmarks = truth(&value),
-                "sendInitialEvents" => query.send_initial_events = truth(&value),
+                "sendInitialEvents" => query.send_initial_events = Some(truth(&value)),
                 "fieldValidation" => query.field_validation = value.into_owned(),
                 "fieldManager" => query.field_manager = value.into_owned(),
                 "force" => query.force = Some(truth(&value)),

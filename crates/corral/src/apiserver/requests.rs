@@ -5,11 +5,10 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{Response, StatusCode, header, request::Parts};
 use kube::core::Status;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{
-    ApiServer,
+    ApiServer, body,
     object::{Meta, Object, at, child, fill, moment},
     options::{MANAGER_LIMIT, WriteOptions},
     pod_log::{LogStream, tail},
@@ -28,7 +27,7 @@ use super::{
     },
     view::View,
     warnings::Warnings,
-    watch::{Watch, WatchOptions},
+    watch::{Watch, WatchOptions, check_watch},
     write::{self, Intent, Outcome, Write},
 };
 
@@ -62,7 +61,7 @@ pub(super) async fn answer(
     warnings: &Warnings,
 ) -> Answer<Response<ApiBody>> {
     if reviews::is_review(path) {
-        let review = read_object(head, body, &path.plural).unwrap_or_default();
+        let review = body::object(content_type(&head.headers), body, &path.plural).unwrap_or_default();
         return reviews::answer(server, actor, &head.method, path, review);
     }
     let Some(target) = server.store().with(|store| target(store, path))? else {
@@ -193,10 +192,10 @@ impl Ask<'_> {
         let built_in = self.target.resource.shape.is_some();
         let options = || WriteOptions::read(self.query, "PatchOptions", false);
         let (options, patch) = match content_type(&self.head.headers) {
-            JSON_PATCH => (options()?, Patch::Json(self.read_patch()?)),
-            MERGE_PATCH => (options()?, Patch::Merge(Value::Object(self.read_patch()?))),
+            JSON_PATCH => (options()?, Patch::Json(body::json_patch(self.body)?)),
+            MERGE_PATCH => (options()?, Patch::Merge(body::merge_patch(self.body)?)),
             APPLY_PATCH => return self.apply(part).await,
-            STRATEGIC_MERGE_PATCH if built_in => (options()?, Patch::Strategic(self.read_patch()?)),
+            STRATEGIC_MERGE_PATCH if built_in => (options()?, Patch::Strategic(body::strategic_patch(self.body)?)),
             // What no kind could be patched with is answered before the kind is looked at.
             STRATEGIC_MERGE_PATCH => {
                 return Err(unknown_format(&[JSON_PATCH, MERGE_PATCH, APPLY_PATCH]));
@@ -209,41 +208,9 @@ impl Ask<'_> {
 
     async fn apply(&self, part: Part) -> Answer<Response<ApiBody>> {
         let options = WriteOptions::read(self.query, "PatchOptions", true)?;
-        let config = self.applied()?;
+        let config = body::applied(self.body)?;
         let outcome = self.write(Verb::Patch, &options, Intent::Apply(part, config)).await?;
         self.outcome(&outcome)
-    }
-
-    /// What the body applies. It is YAML, and mostly JSON, which is the same and read in less time.
-    fn applied(&self) -> Answer<Object> {
-        let read = match serde_json::from_slice(self.body) {
-            Ok(config) => Some(config),
-            Err(_) => {
-                let wrong = |error: &dyn std::fmt::Display| bad_request(format!("error decoding YAML: {error}"));
-                let text = std::str::from_utf8(self.body).map_err(|error| wrong(&error))?;
-                serde_saphyr::from_str(text).map_err(|error| wrong(&error))?
-            }
-        };
-        match read {
-            Some(Value::Object(config)) => Ok(config),
-            None | Some(Value::Null) => Ok(Object::new()),
-            Some(other) => {
-                let found = match other {
-                    Value::Array(_) => "array",
-                    Value::Bool(_) => "bool",
-                    Value::Number(_) => "number",
-                    _ => "string",
-                };
-                Err(bad_request(format!(
-                    "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} \
-                     into Go value of type map[string]interface {{}}"
-                )))
-            }
-        }
-    }
-
-    fn read_patch<T: DeserializeOwned>(&self) -> Answer<T> {
-        serde_json::from_slice(self.body).map_err(|error| bad_request(format!("error decoding patch: {error}")))
     }
 
     async fn delete(&self) -> Answer<Response<ApiBody>> {
@@ -281,7 +248,7 @@ impl Ask<'_> {
 
     /// The options of a delete, from its body or, without one, from the URL.
     fn delete_options(&self) -> Answer<(WriteOptions, DeleteOptions)> {
-        let mut stated = if self.body.is_empty() { Object::new() } else { self.object()? };
+        let mut stated = body::options(content_type(&self.head.headers), self.body)?;
         if self.body.is_empty() {
             if let Some(policy) = &self.query.propagation_policy {
                 fill(&mut stated, "propagationPolicy", policy.clone());
@@ -310,6 +277,7 @@ impl Ask<'_> {
             token: self.query.token.clone(),
             version: self.query.resource_version.clone(),
             version_match: self.query.resource_version_match.clone(),
+            initial_events: self.query.send_initial_events.is_some(),
         };
         let selection = self.selection()?;
         let page = self.server.store().with(|store| list(store, &self.target, &selection, &options))?;
@@ -327,12 +295,17 @@ impl Ask<'_> {
     }
 
     fn watch(&self) -> Answer<Response<ApiBody>> {
+        let query = self.query;
+        check_watch(&query.resource_version_match, query.send_initial_events)?;
         let options = WatchOptions {
-            version: self.query.resource_version.clone(),
-            selectors: self.selection()?.selectors,
-            bookmarks: self.query.bookmarks,
-            timeout: self.query.timeout_seconds.map(Duration::from_secs),
-            send_initial_events: self.query.send_initial_events,
+            version: query.resource_version.clone(),
+            selectors: match self.target.name.as_str() {
+                "" => self.selection()?.selectors,
+                name => self.selection()?.selectors.named(name),
+            },
+            bookmarks: query.bookmarks,
+            timeout: query.timeout_seconds.filter(|seconds| *seconds > 0).map(Duration::from_secs),
+            send_initial_events: query.send_initial_events == Some(true),
         };
         let (store, clock) = (self.server.store(), self.server.clock());
         let watch = Watch::open(store, clock, self.actor, &self.target, &self.view, options)?;
@@ -465,26 +438,6 @@ impl Ask<'_> {
 
     /// The object in the body, from JSON or YAML.
     fn object(&self) -> Answer<Object> {
-        read_object(self.head, self.body, &self.target.resource.id.kind)
-    }
-}
-
-/// The object in a body, from JSON or YAML; `kind` is what it is expected to be.
-fn read_object(head: &Parts, body: &Bytes, kind: &str) -> Answer<Object> {
-    let unrecognized = |error: &dyn std::fmt::Display| {
-        let start: String = String::from_utf8_lossy(body).chars().take(30).collect();
-        let shown = if start.is_empty() { "<empty>" } else { start.as_str() };
-        bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse \
-             error: {error} ({shown})"
-        ))
-    };
-    match content_type(&head.headers) {
-        "" | "application/json" => serde_json::from_slice(body).map_err(|error| unrecognized(&error)),
-        "application/yaml" => {
-            let text = std::str::from_utf8(body).map_err(|error| unrecognized(&error))?;
-            serde_saphyr::from_str(text).map_err(|error| unrecognized(&error))
-        }
-        _ => Err(unknown_format(&["application/json", "application/yaml"])),
+        body::object(content_type(&self.head.headers), self.body, &self.target.resource.id.kind)
     }
 }

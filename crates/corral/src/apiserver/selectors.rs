@@ -66,6 +66,12 @@ impl Selectors {
         self.labels.iter().all(|requirement| requirement.holds(labels))
     }
 
+    /// Of what they select, the object with this name.
+    pub fn named(mut self, name: &str) -> Self {
+        self.fields.push(FieldRequirement { field: Field::Name, value: name.into(), equal: true });
+        self
+    }
+
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }

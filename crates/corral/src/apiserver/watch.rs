@@ -17,7 +17,7 @@ use super::{
     object::{Meta, Object},
     resources::ResourceId,
     selectors::Selectors,
-    status::{Answer, to_json, unexplained},
+    status::{Answer, FieldError, invalid, to_json, unexplained},
     store::{Locked, Store, Stored, key_parts},
     verbs::{
         Target,
@@ -29,6 +29,10 @@ use super::{
 /// How often a watch that asked for bookmarks is told how far it is.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
+/// A watch that does not say how long it wants to last is ended after this time and up to twice as long, so that not all
+/// clients come back at once.
+const LASTS_AT_LEAST: Duration = Duration::from_secs(30 * 60);
+
 /// How many events are taken from the log at once.
 const BATCH: usize = 64;
 
@@ -39,6 +43,36 @@ pub(crate) struct WatchOptions {
     pub bookmarks: bool,
     pub timeout: Option<Duration>,
     pub send_initial_events: bool,
+}
+
+/// How long the watch with this number lasts by itself.
+fn lasting(id: u64) -> Duration {
+    // A step that shares no factor with the span spreads neighbours over all of it.
+    LASTS_AT_LEAST + Duration::from_secs(id.wrapping_mul(787) % LASTS_AT_LEAST.as_secs())
+}
+
+/// Refuses options of a watch that do not go together.
+pub(crate) fn check_watch(version_match: &str, send_initial_events: Option<bool>) -> Answer<()> {
+    const NOT_OLDER: &str = "NotOlderThan";
+    let field = "resourceVersionMatch";
+    let mut errors = vec![];
+    if send_initial_events.is_some() && version_match != NOT_OLDER {
+        let why = format!("sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER}");
+        errors.push(FieldError::forbidden(field, &why));
+    }
+    if !version_match.is_empty() {
+        if send_initial_events.is_none() {
+            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            errors.push(FieldError::forbidden(field, why));
+        }
+        if version_match != NOT_OLDER {
+            errors.push(FieldError::unsupported(field, &json!(version_match), &[NOT_OLDER.into()]));
+        }
+    }
+    match errors.as_slice() {
+        [] => Ok(()),
+        errors => Err(invalid("meta.k8s.io", "ListOptions", "", errors)),
+    }
 }
 
 type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -94,7 +128,7 @@ impl Watch {
                 ready: VecDeque::new(),
                 ended: false,
                 bookmark: options.bookmarks.then(|| timer(BOOKMARK_EVERY)),
-                timeout: options.timeout.map(timer),
+                timeout: Some(timer(options.timeout.unwrap_or_else(|| lasting(id)))),
             };
             watch.start(locked, &options.version, options.send_initial_events)?;
             locked.of_mut(&target.resource.id)?.log.enter(id, actor.clone());

@@ -11,7 +11,7 @@ use crate::apiserver::{
     object::{Meta, Object, moment},
     options::check_dry_run,
     resources::Dependents,
-    status::{Answer, FieldError, bad_request, conflict, invalid, not_found},
+    status::{Answer, FieldError, bad_request, conflict, invalid, not_found, unexplained},
     store::{Cause, Store},
     write::{Act, Draft, Outcome, Write},
 };
@@ -32,6 +32,11 @@ pub(crate) struct DeleteOptions {
 impl DeleteOptions {
     pub fn read(options: Object) -> Answer<Self> {
         let mut errors = vec![];
+        let stated = |name: &str| options.get(name).filter(|value| !value.is_null());
+        if let Some(policy) = stated("propagationPolicy").filter(|_| stated("orphanDependents").is_some()) {
+            let why = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError::invalid("propagationPolicy", policy, why));
+        }
         if let Some(policy) = options.get("propagationPolicy").filter(|policy| !policy.is_null())
             && Propagation::deserialize(policy).is_err()
         {
@@ -44,6 +49,12 @@ impl DeleteOptions {
         }
         if !errors.is_empty() {
             return Err(invalid("meta.k8s.io", "DeleteOptions", "", &errors));
+        }
+        if let Some(seconds) = stated("gracePeriodSeconds").filter(|seconds| !seconds.is_i64()) {
+            let found = if seconds.is_number() { "number" } else { "string" };
+            return Err(unexplained(&format!(
+                "json: cannot unmarshal {found} into Go struct field DeleteOptions.gracePeriodSeconds of type int64"
+            )));
         }
         serde_json::from_value(Value::Object(options)).map_err(|error| bad_request(error.to_string()))
     }

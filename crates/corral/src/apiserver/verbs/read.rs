@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 
 use super::Target;
 use crate::apiserver::{
+    body,
     selectors::Selectors,
-    status::{Answer, FieldError, bad_request, expired, invalid, not_found, too_large_version},
+    status::{Answer, FieldError, bad_request, expired, invalid, not_found, too_large_version, unexplained},
     store::{Collection, Store, Stored},
 };
 
@@ -55,7 +56,8 @@ impl Edge {
 }
 
 pub(crate) fn get(store: &Store, target: &Target, version: &str) -> Answer<Arc<Stored>> {
-    check_not_in_the_future(store, version)?;
+    let asked = read_version(version).map_err(|why| unexplained(&why))?;
+    not_in_the_future(store, asked)?;
     let id = &target.resource.id;
     store.get(id, &target.key()).cloned().ok_or_else(|| not_found(id, &target.name))
 }
@@ -68,6 +70,8 @@ pub(crate) struct ListOptions {
     pub version: String,
     /// `Exact`, `NotOlderThan` or empty.
     pub version_match: String,
+    /// Asked for of a list, which has none.
+    pub initial_events: bool,
 }
 
 /// A page of a list.
@@ -78,9 +82,14 @@ pub(crate) struct Page {
     pub remaining: Option<usize>,
 }
 
+/// The form of a token, as the original names it.
+const TOKEN_FORM: &str = "meta.k8s.io/v1";
+
 /// Where the next page starts, and at which revision the first one was read.
 #[derive(Debug, Deserialize, Serialize)]
 struct Token {
+    #[serde(rename = "v")]
+    form: String,
     #[serde(rename = "rv")]
     revision: Option<u64>,
     #[serde(rename = "start")]
@@ -88,15 +97,23 @@ struct Token {
 }
 
 impl Token {
+    fn new(revision: Option<u64>, after: String) -> Self {
+        Token { form: TOKEN_FORM.into(), revision, after }
+    }
+
     fn encode(&self) -> String {
         URL_SAFE_NO_PAD.encode(json!(self).to_string())
     }
 
     fn decode(text: &str) -> Answer<Self> {
-        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok();
-        bytes
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
-            .ok_or_else(|| bad_request("invalid continue token: continue key is not valid: not a token of this server"))
+        let invalid = |why: &str| bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| invalid("illegal base64 data"))?;
+        let value = body::value(&bytes).map_err(|why| invalid(&why))?;
+        let form = value["v"].as_str().unwrap_or_default();
+        if form != TOKEN_FORM {
+            return Err(invalid(&format!("server does not recognize this encoded version {form}")));
+        }
+        serde_json::from_value(value).map_err(|error| invalid(&error.to_string()))
     }
 }
 
@@ -108,7 +125,8 @@ pub(crate) fn list(store: &Store, target: &Target, selection: &Selection, option
     let from = if after.is_empty() { start.as_bound() } else { Excluded(after.as_str()) };
     let mut chosen = items.range(from, end.as_bound()).filter(|(key, stored)| selection.selectors.matches(key, stored));
 
-    let limit = if options.limit == 0 { usize::MAX } else { options.limit };
+    // From version 0 the original answers out of its cache, which knows no pages.
+    let limit = if options.limit == 0 || options.version == "0" { usize::MAX } else { options.limit };
     let mut page = Page { revision, items: vec![], token: String::new(), remaining: None };
     let mut last = None;
     for (key, stored) in chosen.by_ref().take(limit) {
@@ -116,10 +134,12 @@ pub(crate) fn list(store: &Store, target: &Target, selection: &Selection, option
         page.items.push(stored.clone());
     }
     let remaining = chosen.count();
-    if remaining > 0
-        && let Some(after) = last
+    // Whether there is more is told before it is known whether any of it is chosen.
+    let more = |last: &String| items.range(Excluded(last.as_str()), end.as_bound()).next().is_some();
+    if page.items.len() == limit
+        && let Some(after) = last.filter(more)
     {
-        page.token = Token { revision: Some(revision), after }.encode();
+        page.token = Token::new(Some(revision), after).encode();
         page.remaining = selection.selectors.is_empty().then_some(remaining);
     }
     Ok(page)
@@ -127,49 +147,70 @@ pub(crate) fn list(store: &Store, target: &Target, selection: &Selection, option
 
 /// The revision to read at, and the key to go on after.
 fn starting_point(store: &Store, options: &ListOptions) -> Answer<(u64, String)> {
+    check_match(options)?;
     if !options.token.is_empty() {
         let token = Token::decode(&options.token)?;
+        if !matches!(options.version.as_str(), "" | "0") {
+            return Err(bad_request("specifying resource version is not allowed when using continue"));
+        }
         return Ok((token.revision.unwrap_or(store.revision), token.after));
     }
-    check_match(options)?;
-    let asked = check_not_in_the_future(store, &options.version)?;
+    let asked = read_version(&options.version);
+    let asked = asked.map_err(|why| bad_request(format!("invalid resource version: {why}")))?;
+    not_in_the_future(store, asked)?;
     let revision = if options.version_match == "Exact" { asked } else { store.revision };
     Ok((revision, String::new()))
 }
 
 fn check_match(options: &ListOptions) -> Answer<()> {
     let field = "resourceVersionMatch";
-    let error = match (options.version_match.as_str(), options.version.as_str()) {
-        ("", _) => return Ok(()),
-        (_, "") => FieldError::forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"),
-        ("Exact", "0") => {
-            FieldError::forbidden(field, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
+    let mut errors = vec![];
+    let (wanted, version) = (options.version_match.as_str(), options.version.as_str());
+    if !wanted.is_empty() {
+        if version.is_empty() {
+            let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            errors.push(FieldError::forbidden(field, why));
         }
-        ("Exact" | "NotOlderThan", _) => return Ok(()),
-        (other, _) => FieldError::unsupported(field, &json!(other), &["Exact", "NotOlderThan", ""].map(String::from)),
-    };
-    Err(invalid("meta.k8s.io", "ListOptions", "", &[error]))
+        if !options.token.is_empty() {
+            errors.push(FieldError::forbidden(field, "resourceVersionMatch is forbidden when continue is provided"));
+        }
+        if !matches!(wanted, "Exact" | "NotOlderThan") {
+            let known = ["Exact", "NotOlderThan", ""].map(String::from);
+            errors.push(FieldError::unsupported(field, &json!(wanted), &known));
+        }
+        if (wanted, version) == ("Exact", "0") {
+            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            errors.push(FieldError::forbidden(field, why));
+        }
+    }
+    if options.initial_events {
+        errors.push(FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    match errors.as_slice() {
+        [] => Ok(()),
+        errors => Err(invalid("meta.k8s.io", "ListOptions", "", errors)),
+    }
 }
 
-fn check_not_in_the_future(store: &Store, version: &str) -> Answer<u64> {
-    let asked = parse_version(version)?;
+fn not_in_the_future(store: &Store, asked: u64) -> Answer<u64> {
     if asked > store.revision { Err(too_large_version(asked, store.revision)) } else { Ok(asked) }
-}
-
-fn parse_version(version: &str) -> Answer<u64> {
-    read_version(version).map_err(|why| bad_request(format!("invalid resource version: {why}")))
 }
 
 /// A resourceVersion as a number, 0 if none is given; or why it is none.
 pub(crate) fn read_version(version: &str) -> Result<u64, String> {
     match version {
         "" => Ok(0),
-        version => version.parse().map_err(|_| {
-            format!(
-                "resourceVersion: Invalid value: {version:?}: strconv.ParseUint: parsing {version:?}: invalid syntax"
-            )
-        }),
+        version => {
+            version.parse().map_err(|_| format!("resourceVersion: Invalid value: {version:?}: {}", no_number(version)))
+        }
     }
+}
+
+/// What Go says of a text that is no number.
+pub(crate) fn no_number(text: &str) -> String {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let why = if digits { "value out of range" } else { "invalid syntax" };
+    format!("strconv.ParseUint: parsing {text:?}: {why}")
 }
 
 /// The objects as they were at a revision: as they are, with what happened since undone.
@@ -210,7 +251,7 @@ fn too_old_to_continue(options: &ListOptions, after: &str) -> Box<kube::core::St
          results. Continuing with the provided token results in an inconsistent list - objects that were created, \
          modified, or deleted between the time the first chunk was returned and now may show up in the list.",
     );
-    let token = Token { revision: None, after: after.into() }.encode();
+    let token = Token::new(None, after.into()).encode();
     status.metadata = Some(ListMeta { continue_: Some(token), ..ListMeta::default() });
     status
 }
