@@ -7,6 +7,7 @@ pub mod campaign;
 pub mod embedded;
 pub mod faults;
 pub mod invariants;
+pub mod programs;
 pub mod run;
 pub mod scenario;
 

@@ -9,11 +9,9 @@ use std::io::Write as _;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use drover_clock::Clock;
-use drover_core::drain::{OnTimeout, Options, Removal, Way};
-use drover_core::plan::duration::GoDuration;
+use drover_core::drain::{Removal, Way};
 use drover_operator::connect;
-use drover_operator::drain::{DrainOrder, Saying, cordon, drain};
-use jiff::SignedDuration;
+use drover_operator::drain::{DrainFlags, DrainOrder, Saying, cordon, drain};
 use k8s_openapi::api::core::v1::Node;
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -26,42 +24,8 @@ use crate::output::{print, print_document};
 pub struct DrainArgs {
     #[command(flatten)]
     nodes: Nodes,
-    /// Remove pods without a controller, too
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    force: Option<bool>,
-    /// Leave pods of DaemonSets where they are
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    ignore_daemonsets: Option<bool>,
-    /// Remove pods with an emptyDir, whose contents are lost
-    #[arg(long, alias = "delete-local-data", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    delete_emptydir_data: Option<bool>,
-    /// Seconds that each pod has to end; negative: as the pod itself says
-    #[arg(long, value_name = "SECONDS", default_value_t = -1, allow_negative_numbers = true)]
-    grace_period: i64,
-    /// How long to try, such as 5m; 0s: for ever
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
-    timeout: SignedDuration,
-    /// What to do when the timeout is over
-    #[arg(long, value_enum, value_name = "WHAT", default_value = "fail")]
-    on_timeout: TimeoutArg,
-    /// Only pods with these labels
-    #[arg(long, value_name = "SELECTOR", default_value = "")]
-    pod_selector: String,
-    /// Delete instead of evicting: budgets are not asked
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    disable_eviction: Option<bool>,
-    /// Do not wait for pods that have been ending for longer than this many seconds; 0: wait
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
-    skip_wait_for_delete_timeout: i64,
-    /// How many pods may be on their way out at a time; 0: all
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    at_once: usize,
-    /// Wait until the volumes of the removed pods are detached from the node
-    #[arg(long)]
-    wait_for_volumes: bool,
-    /// Ask for pods in pages of this size; 0: all at once
-    #[arg(long, value_name = "N", default_value_t = 500)]
-    chunk_size: usize,
+    #[command(flatten)]
+    flags: DrainFlags,
 }
 
 #[derive(Debug, Args)]
@@ -99,57 +63,6 @@ impl DryRun {
             DryRun::None => "",
             DryRun::Client => " (dry run)",
             DryRun::Server => " (server dry run)",
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum TimeoutArg {
-    /// Give up; the node stays cordoned
-    Fail,
-    /// Give up, and uncordon the node if this command has cordoned it
-    Uncordon,
-    /// Delete the pods that are left, past their budgets
-    Delete,
-}
-
-/// A length of time as kubectl reads it.
-fn duration(text: &str) -> Result<SignedDuration, String> {
-    let length = GoDuration::parse(text).ok_or("not a duration such as 30s or 1h30m")?;
-    if length.is_negative() {
-        return Err("a duration cannot be negative here".to_owned());
-    }
-    Ok(length.into())
-}
-
-impl DrainArgs {
-    fn options(&self) -> Options {
-        Options {
-            force: self.force.unwrap_or(false),
-            ignore_daemon_sets: self.ignore_daemonsets.unwrap_or(false),
-            delete_empty_dir_data: self.delete_emptydir_data.unwrap_or(false),
-            grace_seconds: (self.grace_period >= 0).then_some(self.grace_period),
-            timeout: self.timeout.is_positive().then_some(self.timeout),
-            on_timeout: match self.on_timeout {
-                TimeoutArg::Fail => OnTimeout::Fail,
-                TimeoutArg::Uncordon => OnTimeout::Uncordon,
-                TimeoutArg::Delete => OnTimeout::Delete,
-            },
-            disable_eviction: self.disable_eviction.unwrap_or(false),
-            skip_ending_after: (self.skip_wait_for_delete_timeout > 0).then_some(self.skip_wait_for_delete_timeout),
-            at_once: (self.at_once > 0).then_some(self.at_once),
-        }
-    }
-
-    fn order(&self, node: &str) -> DrainOrder {
-        DrainOrder {
-            node: node.to_owned(),
-            options: self.options(),
-            pod_selector: self.pod_selector.clone(),
-            chunk_size: self.chunk_size,
-            wait_for_volumes: self.wait_for_volumes,
-            dry_run: self.nodes.dry_run == DryRun::Server,
-            own_pod: own_pod::of_this_process(),
         }
     }
 }
@@ -231,7 +144,9 @@ async fn drain_one(client: Client, args: &DrainArgs, node: &str, format: Option<
             _ => Ok(()),
         };
     };
-    let result = drain(client, Clock::real(), &args.order(node), &mut tell).await;
+    let dry_run = args.nodes.dry_run == DryRun::Server;
+    let order = DrainOrder { dry_run, ..args.flags.order(node, own_pod::of_this_process()) };
+    let result = drain(client, Clock::real(), &order, &mut tell).await;
     outcome.drained = result.is_ok();
     outcome.error = result.err().map(|error| error.to_string());
     if outcome.drained && !quiet {
@@ -301,53 +216,5 @@ impl Nodes {
             (names, None) => Ok(names.to_vec()),
             (_, Some(_)) => Err(Usage("name nodes or select them with --selector, not both".to_owned()).into()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Called {
-        #[command(flatten)]
-        args: DrainArgs,
-    }
-
-    fn called(line: &str) -> DrainArgs {
-        Called::try_parse_from(std::iter::once("drain").chain(line.split(' '))).unwrap().args
-    }
-
-    #[test]
-    fn the_arguments_of_a_jobs_drain_container_are_understood() {
-        let args = called(
-            "n1 --pod-selector !upgrade.cattle.io/controller,x=y --ignore-daemonsets --delete-emptydir-data --force \
-             --timeout 1m30s --grace-period 60 --disable-eviction=true --skip-wait-for-delete-timeout 45",
-        );
-        assert_eq!(args.nodes.names, ["n1"]);
-        assert_eq!(args.pod_selector, "!upgrade.cattle.io/controller,x=y");
-        assert_eq!(
-            args.options(),
-            Options {
-                force: true,
-                ignore_daemon_sets: true,
-                delete_empty_dir_data: true,
-                grace_seconds: Some(60),
-                timeout: Some(SignedDuration::from_secs(90)),
-                on_timeout: OnTimeout::Fail,
-                disable_eviction: true,
-                skip_ending_after: Some(45),
-                at_once: None,
-            }
-        );
-    }
-
-    #[test]
-    fn without_flags_nothing_is_removed_that_could_be_missed() {
-        assert_eq!(called("n1").options(), Options::default());
-        assert_eq!(called("n1 --force=false --ignore-daemonsets=false").options(), Options::default());
-        assert_eq!(called("n1 --timeout 60ns").options().timeout, Some(SignedDuration::from_nanos(60)));
     }
 }

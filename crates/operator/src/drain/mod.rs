@@ -1,5 +1,6 @@
 //! Empties a node: looks at its pods, decides with [`drover_core::drain`], acts, and looks again when one changes.
 
+mod flags;
 mod look;
 mod publish;
 
@@ -15,6 +16,7 @@ use kube::Client;
 use serde_json::json;
 
 use crate::api::{Api, ApiError, object};
+pub use flags::DrainFlags;
 use look::Look;
 use publish::Publication;
 
@@ -241,7 +243,7 @@ impl Drain<'_> {
         for removal in &removals {
             (self.tell)(Saying::Removing(removal.clone()));
         }
-        let answers = join_all(removals.iter().map(|removal| self.request(removal))).await;
+        let answers = join_all(removals.iter().map(|removal| request(&self.api, self.order, removal))).await;
         let now = self.clock.now();
         for (removal, answer) in removals.into_iter().zip(answers) {
             match answer {
@@ -275,30 +277,30 @@ impl Drain<'_> {
         self.memory.refusals.insert(removal.uid.clone(), refusal);
         (self.tell)(Saying::Refused { removal, message: error.to_string(), again_after });
     }
+}
 
-    async fn request(&self, removal: &Removal) -> Result<(), ApiError> {
-        let mut options = json!({
-            "apiVersion": "v1", "kind": "DeleteOptions",
-            // Another pod of the same name, as StatefulSets make them, is not meant.
-            "preconditions": { "uid": removal.uid },
-        });
-        if let Some(grace) = self.order.options.grace_seconds {
-            options["gracePeriodSeconds"] = json!(grace);
-        }
-        if self.order.dry_run {
-            options["dryRun"] = json!(["All"]);
-        }
-        let path = format!("/api/v1/namespaces/{}/pods/{}", removal.namespace, removal.name);
-        match removal.way {
-            Way::Delete => self.api.delete(&path, &options).await.map(drop),
-            Way::Evict => {
-                let eviction = json!({
-                    "apiVersion": "policy/v1", "kind": "Eviction",
-                    "metadata": { "name": removal.name, "namespace": removal.namespace },
-                    "deleteOptions": options,
-                });
-                self.api.post(&format!("{path}/eviction"), &eviction).await.map(drop)
-            }
+async fn request(api: &Api, order: &DrainOrder, removal: &Removal) -> Result<(), ApiError> {
+    let mut options = json!({
+        "apiVersion": "v1", "kind": "DeleteOptions",
+        // Another pod of the same name, as StatefulSets make them, is not meant.
+        "preconditions": { "uid": removal.uid },
+    });
+    if let Some(grace) = order.options.grace_seconds {
+        options["gracePeriodSeconds"] = json!(grace);
+    }
+    if order.dry_run {
+        options["dryRun"] = json!(["All"]);
+    }
+    let path = format!("/api/v1/namespaces/{}/pods/{}", removal.namespace, removal.name);
+    match removal.way {
+        Way::Delete => api.delete(&path, &options).await.map(drop),
+        Way::Evict => {
+            let eviction = json!({
+                "apiVersion": "policy/v1", "kind": "Eviction",
+                "metadata": { "name": removal.name, "namespace": removal.namespace },
+                "deleteOptions": options,
+            });
+            api.post(&format!("{path}/eviction"), &eviction).await.map(drop)
         }
     }
 }

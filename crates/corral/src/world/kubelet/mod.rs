@@ -18,6 +18,7 @@ mod upgrade;
 
 pub use upgrade::Upgraded;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -41,6 +42,9 @@ pub struct KubeletOptions {
     pub reboot: Option<Duration>,
     /// How often Leases are renewed; none to have no Leases.
     pub lease_period: Option<Duration>,
+    /// Init containers of these names run until their pod's annotation says with which exit code they have ended: whoever
+    /// runs their programs outside this world writes it.
+    pub run_elsewhere: BTreeSet<String>,
 }
 
 impl Default for KubeletOptions {
@@ -52,6 +56,7 @@ impl Default for KubeletOptions {
             job_duration: Duration::from_secs(10),
             reboot: None,
             lease_period: Some(Duration::from_secs(10)),
+            run_elsewhere: BTreeSet::new(),
         }
     }
 }

@@ -59,7 +59,7 @@ impl Life<'_> {
             known(self.status.init_container_statuses.take(), self.spec.init_containers.iter().flatten());
         let mut stage = Progress::Succeeded;
         for (container, status) in self.spec.init_containers.iter().flatten().zip(&mut statuses) {
-            stage = self.step(container, status, self.script(container, Lasts::For(self.options.init_duration)), from);
+            stage = self.step(container, status, self.script(container, self.init_duration(container)), from);
             if stage != Progress::Succeeded {
                 break;
             }
@@ -177,6 +177,16 @@ impl Life<'_> {
 
     fn is_init(&self, container: &Container) -> bool {
         self.spec.init_containers.iter().flatten().any(|init| init.name == container.name)
+    }
+
+    /// A program that runs elsewhere goes on until its exit code is known.
+    fn init_duration(&self, container: &Container) -> Lasts {
+        let ended = annotations::exit_code(self.pod.metadata.annotations.as_ref(), EXIT_CODE, &container.name);
+        match (self.options.run_elsewhere.contains(&container.name), ended) {
+            (true, None) => Lasts::Forever,
+            (true, Some(_)) => Lasts::For(Duration::ZERO),
+            (false, _) => Lasts::For(self.options.init_duration),
+        }
     }
 
     /// The machine's annotations win over the pod's where that does not run for ever, and both over the options.

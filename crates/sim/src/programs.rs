@@ -1,0 +1,180 @@
+//! What runs inside the simulated kubelets: the real drain, in the container of a Job that is made for it.
+//!
+//! The kubelet of the world starts the container and waits for its exit code; the program itself is the one that
+//! `drover drain` runs, against the same API. It dies with its machine and its pod, and begins anew with them.
+
+use std::collections::BTreeMap;
+
+use drover_api::plan::jobs::containers::DRAIN;
+use drover_clock::Clock;
+use drover_core::decision::{Kind, Subject};
+use drover_corral::apiserver::{ApiServer, Change, Direct};
+use drover_corral::world::annotations::{EXIT_CODE, down_until};
+use drover_operator::drain::{DrainFlags, drain};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use tokio::task::{AbortHandle, JoinSet};
+
+/// The containers that this module runs, for the kubelets to leave alone.
+pub const RUN_ELSEWHERE: [&str; 1] = [DRAIN];
+
+/// Runs until the future is dropped.
+pub async fn run(server: ApiServer) {
+    // Before the first reading, so that nothing slips through between the two.
+    let mut changes = server.changes();
+    let mut machines = Machines {
+        direct: server.direct("node/drain"),
+        clock: server.clock(),
+        server,
+        running: BTreeMap::new(),
+        programs: JoinSet::new(),
+    };
+    machines.look_at_all();
+    loop {
+        tokio::select! {
+            biased;
+            change = changes.recv() => match change {
+                Some(change) => machines.look(&change),
+                None => return,
+            },
+            Some(ended) = machines.programs.join_next() => {
+                if let Ok(ended) = ended {
+                    machines.report(ended);
+                }
+            }
+        }
+    }
+}
+
+/// One run of a program: a container that is started again is another.
+type RunId = (String, i32);
+
+/// A program that came to its end by itself.
+struct Ended {
+    namespace: String,
+    pod: String,
+    run: RunId,
+    exit_code: i32,
+}
+
+struct Machines {
+    server: ApiServer,
+    direct: Direct,
+    clock: Clock,
+    running: BTreeMap<RunId, Running>,
+    programs: JoinSet<Ended>,
+}
+
+struct Running {
+    node: String,
+    namespace: String,
+    pod: String,
+    program: AbortHandle,
+}
+
+impl Machines {
+    fn look(&mut self, change: &Change) {
+        match change.resource.kind.as_str() {
+            "Pod" => match self.direct.get::<Pod>(Some(&change.namespace), &change.name) {
+                Ok(Some(pod)) => self.look_at(&pod),
+                _ => self.end_all(|running| running.namespace == change.namespace && running.pod == change.name),
+            },
+            "Node" if self.is_down(&change.name) => self.end_all(|running| running.node == change.name),
+            _ => {}
+        }
+    }
+
+    fn look_at_all(&mut self) {
+        for pod in self.direct.list::<Pod>().unwrap_or_default() {
+            self.look_at(&pod);
+        }
+    }
+
+    fn look_at(&mut self, pod: &Pod) {
+        let run = drain_under_way(pod);
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        self.end_all_but(&uid, run.as_ref());
+        let Some(run) = run.filter(|run| !self.running.contains_key(run)) else { return };
+        let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+        if !self.is_down(&node) {
+            self.start(pod, run, node);
+        }
+    }
+
+    fn start(&mut self, pod: &Pod, run: RunId, node: String) {
+        let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+        let name = pod.metadata.name.clone().unwrap_or_default();
+        let own_pod = Subject { kind: Kind::Pod, namespace: namespace.clone(), name: name.clone() };
+        let client = self.server.client(&format!("{node}/drain"));
+        let (clock, args) = (self.clock, drain_args(pod));
+        let (id, place) = (run.clone(), (namespace.clone(), name.clone()));
+        let program = self.programs.spawn(async move {
+            let exit_code = match DrainFlags::of_container(&args) {
+                // The words are for a log; what holds it up stands on the pod.
+                Some((drained, flags)) => {
+                    let order = flags.order(&drained, Some(own_pod));
+                    i32::from(drain(client, clock, &order, &mut |_| {}).await.is_err())
+                }
+                None => 2,
+            };
+            Ended { namespace: place.0, pod: place.1, run: id, exit_code }
+        });
+        self.running.insert(run, Running { node, namespace, pod: name, program });
+    }
+
+    /// The kubelet learns by an annotation that the program has ended.
+    fn report(&mut self, ended: Ended) {
+        self.running.remove(&ended.run);
+        // Somebody else may change the pod at the same moment: read and write again until it holds, or it is gone.
+        while let Ok(Some(mut pod)) = self.direct.get::<Pod>(Some(&ended.namespace), &ended.pod) {
+            if pod.metadata.uid.as_ref() != Some(&ended.run.0) {
+                return;
+            }
+            let annotations = pod.metadata.annotations.get_or_insert_default();
+            annotations.insert(format!("{EXIT_CODE}.{DRAIN}"), ended.exit_code.to_string());
+            match self.direct.update(&pod) {
+                Err(status) if status.code == 409 => {}
+                _ => return,
+            }
+        }
+    }
+
+    fn is_down(&self, node: &str) -> bool {
+        let node = self.direct.get::<Node>(None, node).ok().flatten();
+        node.is_none_or(|node| {
+            down_until(node.metadata.annotations.as_ref()).is_some_and(|until| self.clock.now() < until)
+        })
+    }
+
+    fn end_all_but(&mut self, uid: &str, run: Option<&RunId>) {
+        let over: Vec<RunId> =
+            self.running.keys().filter(|known| known.0 == uid && Some(*known) != run).cloned().collect();
+        over.iter().for_each(|run| self.end(run));
+    }
+
+    fn end_all(&mut self, which: impl Fn(&Running) -> bool) {
+        let over: Vec<RunId> =
+            self.running.iter().filter(|(_, running)| which(running)).map(|(run, _)| run.clone()).collect();
+        over.iter().for_each(|run| self.end(run));
+    }
+
+    fn end(&mut self, run: &RunId) {
+        if let Some(running) = self.running.remove(run) {
+            running.program.abort();
+        }
+    }
+}
+
+/// The drain of a pod that runs now and has not ended.
+fn drain_under_way(pod: &Pod) -> Option<RunId> {
+    let told = pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(&format!("{EXIT_CODE}.{DRAIN}")));
+    let statuses = pod.status.as_ref()?.init_container_statuses.as_ref()?;
+    let status = statuses.iter().find(|status| status.name == DRAIN)?;
+    let runs = status.state.as_ref().is_some_and(|state| state.running.is_some());
+    (runs && !told).then(|| (pod.metadata.uid.clone().unwrap_or_default(), status.restart_count))
+}
+
+fn drain_args(pod: &Pod) -> Vec<String> {
+    let containers = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    let drain = containers.filter(|container| container.name == DRAIN).find_map(|container| container.args.clone());
+    drain.unwrap_or_default()
+}
