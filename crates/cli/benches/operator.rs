@@ -47,6 +47,7 @@ fn decisions() -> Result<()> {
         plan: &plan,
         nodes: &nodes,
         jobs: Vec::new(),
+        pods: Vec::new(),
         secrets: &secrets,
         settings: &settings,
         plans: &BTreeMap::new(),

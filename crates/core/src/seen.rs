@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::claims::{ClaimId, Claims, Mark, SetAside};
-use crate::decision::{Kind, Subject};
+use crate::decision::{Kind, Subject, Wait};
 use crate::plan::hash::secret_digest;
 
 /// What every object has, and what tells two versions of it apart.
@@ -76,6 +76,15 @@ pub enum Outcome {
     Failed { reason: String, message: String },
 }
 
+/// The pod of a Job, as far as its drain tells what it waits for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PodSeen {
+    pub meta: Meta,
+    /// The name of its Job.
+    pub job: String,
+    pub waits: Vec<Wait>,
+}
+
 /// A Secret is known by its digest alone; its contents are not kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SecretSeen {
@@ -101,6 +110,7 @@ pub enum Seen {
     Node(NodeSeen),
     Job(JobSeen),
     Secret(SecretSeen),
+    Pod(PodSeen),
 }
 
 impl Seen {
@@ -111,7 +121,8 @@ impl Seen {
             Kind::Node => Some(Seen::Node(NodeSeen::decode(json)?)),
             Kind::Job => Some(Seen::Job(JobSeen::decode(json)?)),
             Kind::Secret => Some(Seen::Secret(SecretSeen::decode(json)?)),
-            Kind::Event | Kind::Pod => None,
+            Kind::Pod => Some(Seen::Pod(PodSeen::decode(json)?)),
+            Kind::Event => None,
         })
     }
 
@@ -121,6 +132,7 @@ impl Seen {
             Seen::Node(node) => &node.meta,
             Seen::Job(job) => &job.meta,
             Seen::Secret(secret) => &secret.meta,
+            Seen::Pod(pod) => &pod.meta,
         }
     }
 }
@@ -240,6 +252,18 @@ impl JobSeen {
             ended,
             kept_until: after(ended, spec.ttl_seconds_after_finished),
         })
+    }
+}
+
+impl PodSeen {
+    fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
+        let Wire::<(), ()> { mut metadata, .. } = serde_json::from_slice(json)?;
+        // What a pod says is its own affair: words that cannot be read say nothing.
+        let waits = metadata.annotations.get(drover_api::marks::WAITS).and_then(|text| serde_json::from_str(text).ok());
+        let job = metadata.labels.get(drover_api::plan::labels::JOB_NAME).cloned().unwrap_or_default();
+        metadata.annotations = BTreeMap::new();
+        metadata.labels.retain(|key, _| key == drover_api::plan::labels::PLAN);
+        Ok(PodSeen { meta: metadata, job, waits: waits.unwrap_or_default() })
     }
 }
 

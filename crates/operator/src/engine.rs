@@ -129,6 +129,15 @@ impl Operator {
                 inbox.clone(),
             ));
         }
+        let (drains, mut has_drains) = watch::channel(false);
+        let pods = (self.api.clone(), self.options.clock, self.options.namespace.clone(), inbox.clone());
+        tasks.spawn(async move {
+            // Pods are many, and only drains say something on theirs. An error means that the operator has ended.
+            if has_drains.wait_for(|any| *any).await.is_ok() {
+                let (api, clock, namespace, inbox) = pods;
+                follow(api, clock, Kind::Pod, namespace, inbox).await;
+            }
+        });
         let candidate = Candidate {
             api: self.api.clone(),
             clock: self.options.clock,
@@ -149,7 +158,7 @@ impl Operator {
         let (api, election, identity) =
             (self.api.clone(), self.options.election.clone(), self.options.identity.clone());
         let hands = Hands { api: self.api.clone(), inbox, leading_until };
-        let engine = Engine::new(self, hands);
+        let engine = Engine::new(self, hands, drains);
         tokio::select! {
             biased;
             () = stop => {}
@@ -212,13 +221,15 @@ struct Engine {
     /// What the channels of Plans have answered, by the names of the Plans.
     heard: BTreeMap<String, Heard>,
     leading: bool,
+    /// Some Plan drains its nodes.
+    drains: watch::Sender<bool>,
     look_at_all: Timestamp,
     batches: JoinSet<()>,
     questions: JoinSet<()>,
 }
 
 impl Engine {
-    fn new(operator: Operator, hands: Hands) -> Self {
+    fn new(operator: Operator, hands: Hands, drains: watch::Sender<bool>) -> Self {
         Engine {
             look_at_all: operator.options.clock.now(),
             options: operator.options,
@@ -229,6 +240,7 @@ impl Engine {
             unseen: BTreeMap::new(),
             heard: BTreeMap::new(),
             leading: false,
+            drains,
             batches: JoinSet::new(),
             questions: JoinSet::new(),
         }
@@ -383,12 +395,17 @@ impl Engine {
         let desk = self.desks.entry(Work::Plan(name.to_owned())).or_default();
         desk.due = None;
         let Some(plan) = self.store.plans.by_name.get(name) else { return Vec::new() };
+        if plan.spec.as_ref().is_ok_and(|spec| spec.drain.is_some()) {
+            self.drains.send_if_modified(|any| !std::mem::replace(any, true));
+        }
         let jobs = self.store.jobs.by_name.values();
+        let is_of = |labels: &BTreeMap<String, String>| labels.get(PLAN).is_some_and(|plan| plan == name);
         let view = View {
             me: &self.options.identity,
             plan,
             nodes: &self.store.nodes.by_name,
-            jobs: jobs.filter(|job| job.meta.labels.get(PLAN).is_some_and(|plan| plan == name)).collect(),
+            jobs: jobs.filter(|job| is_of(&job.meta.labels)).collect(),
+            pods: self.store.pods.by_name.values().filter(|pod| is_of(&pod.meta.labels)).collect(),
             secrets: &self.store.secrets.by_name,
             settings: &self.options.settings,
             plans: &self.store.plans.by_name,
@@ -497,6 +514,7 @@ fn plan_of(seen: &Seen) -> Option<String> {
     match seen {
         Seen::Plan(plan) => Some(plan.meta.name.clone()),
         Seen::Job(job) => job.meta.labels.get(PLAN).cloned(),
+        Seen::Pod(pod) => pod.meta.labels.get(PLAN).cloned(),
         Seen::Node(_) | Seen::Secret(_) => None,
     }
 }
@@ -509,7 +527,12 @@ fn grant(kind: Kind) -> String {
 /// What keeps this process from seeing or writing, in the words of a wait.
 fn trouble(desk: &Desk, plan: &PlanSeen, unseen: &BTreeMap<Kind, (String, bool)>) -> Vec<Trouble> {
     let names_secrets = plan.spec.as_ref().is_ok_and(|spec| !spec.secrets.is_empty());
-    let missed = unseen.iter().filter(|(kind, (_, forbidden))| *forbidden && (**kind != Kind::Secret || names_secrets));
+    // Pods only tell more about what is known without them.
+    let matters = |kind: Kind| match kind {
+        Kind::Secret => names_secrets,
+        kind => kind != Kind::Pod,
+    };
+    let missed = unseen.iter().filter(|(kind, (_, forbidden))| *forbidden && matters(**kind));
     let seeing = missed.map(|(kind, (sentence, _))| Trouble {
         reason: Reason::NoPermission,
         sentence: sentence.clone(),

@@ -65,6 +65,14 @@ pub async fn follow(api: Api, clock: Clock, kind: Kind, namespace: String, inbox
     }
 }
 
+/// Of all pods, only those of Jobs for Plans are followed.
+fn selector(kind: Kind) -> String {
+    match kind {
+        Kind::Pod => format!("&labelSelector={}", escaped(drover_api::plan::labels::PLAN)),
+        _ => String::new(),
+    }
+}
+
 pub fn plural(kind: Kind) -> &'static str {
     match kind {
         Kind::Plan => "plans.upgrade.cattle.io",
@@ -99,7 +107,7 @@ async fn list(api: &Api, kind: Kind, namespace: &str, inbox: &UnboundedSender<Me
     let mut more = String::new();
     loop {
         let token = if more.is_empty() { String::new() } else { format!("&continue={}", escaped(&more)) };
-        let body = api.get(&format!("{path}?limit={PAGE}{token}")).await?;
+        let body = api.get(&format!("{path}?limit={PAGE}{}{token}", selector(kind))).await?;
         let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| ApiError::Unreadable(error.to_string()))?;
         objects.extend(page.items.iter().filter_map(|item| decode(kind, item.get().as_bytes())));
         more = page.metadata.more;
@@ -142,7 +150,7 @@ async fn watch(
 ) -> Result<(), ApiError> {
     let path = collection(kind, namespace);
     let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={from}");
-    let mut lines = api.watch(&format!("{path}?{query}")).await?;
+    let mut lines = api.watch(&format!("{path}?{query}{}", selector(kind))).await?;
     // A closed inbox means that the operator has ended, and this task with it.
     let _ = inbox.send(Message::Watching { kind });
     loop {

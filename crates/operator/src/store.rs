@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_core::decision::Kind;
-use drover_core::seen::{JobSeen, Meta, NodeSeen, PlanSeen, SecretSeen, Seen};
+use drover_core::seen::{JobSeen, Meta, NodeSeen, PlanSeen, PodSeen, SecretSeen, Seen};
 
 /// One shelf a kind; all objects that have a namespace are of the operator's.
 #[derive(Debug, Default)]
@@ -12,6 +12,8 @@ pub struct Store {
     pub nodes: Shelf<NodeSeen>,
     pub jobs: Shelf<JobSeen>,
     pub secrets: Shelf<SecretSeen>,
+    /// The pods of Jobs, where Plans drain.
+    pub pods: Shelf<PodSeen>,
 }
 
 /// The objects of one kind.
@@ -51,6 +53,7 @@ impl Store {
             Seen::Node(node) => self.nodes.put(node),
             Seen::Job(job) => self.jobs.put(job),
             Seen::Secret(secret) => self.secrets.put(secret),
+            Seen::Pod(pod) => self.pods.put(pod),
         }
     }
 
@@ -74,7 +77,8 @@ impl Store {
             Kind::Node => Some(&mut self.nodes),
             Kind::Job => Some(&mut self.jobs),
             Kind::Secret => Some(&mut self.secrets),
-            Kind::Event | Kind::Pod => None,
+            Kind::Pod => Some(&mut self.pods),
+            Kind::Event => None,
         }
     }
 }
@@ -90,7 +94,7 @@ macro_rules! objects {
         }
     })* };
 }
-objects!(PlanSeen, NodeSeen, JobSeen, SecretSeen);
+objects!(PlanSeen, NodeSeen, JobSeen, SecretSeen, PodSeen);
 
 /// What can be done to a shelf without knowing its kind.
 trait AnyShelf {

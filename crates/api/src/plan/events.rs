@@ -31,6 +31,11 @@ impl PlanEvent {
         Self { type_: WARNING, reason, message }
     }
 
+    /// A drain cannot go on: `sentence` says what forbids it.
+    pub fn drain_held_up(sentence: &str) -> Self {
+        Self::warning("DrainHeldUp", sentence.to_owned())
+    }
+
     pub fn validated() -> Self {
         Self::normal("Validated", "Plan is valid".to_owned())
     }

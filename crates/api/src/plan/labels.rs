@@ -13,6 +13,9 @@ pub const NODE: &str = "upgrade.cattle.io/node";
 pub const PLAN: &str = "upgrade.cattle.io/plan";
 /// On Jobs and pods: the version that the Node is upgraded to.
 pub const VERSION: &str = "upgrade.cattle.io/version";
+/// Of the pod of a Job: the Job's name. Written by the
+/// [Job controller of Kubernetes](https://kubernetes.io/docs/reference/labels-annotations-taints/#batchkubernetesio-job-name).
+pub const JOB_NAME: &str = "batch.kubernetes.io/job-name";
 
 /// Annotation of a Plan: fields, such as `spec.upgrade.envs,spec.drain`, that are part of its hash.
 pub const DIGEST: &str = "upgrade.cattle.io/digest";

@@ -104,7 +104,7 @@ fn leads_back(view: &View<'_>, from: &PlanSeen) -> bool {
 
 /// Taken from the facts: the other's status may be of what was asked for a moment ago.
 fn is_complete(view: &View<'_>, other: &PlanSeen, now: Timestamp) -> bool {
-    let of_other = View { plan: other, jobs: Vec::new(), trouble: Vec::new(), ..view.clone() };
+    let of_other = View { plan: other, jobs: Vec::new(), pods: Vec::new(), trouble: Vec::new(), ..view.clone() };
     let wish = read_wish(&of_other, now);
     let selection = Selection::of(&of_other, &wish);
     wish.hash.is_some()

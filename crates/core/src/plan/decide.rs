@@ -14,7 +14,7 @@ use super::status;
 use super::validate;
 use super::version::munge;
 use crate::decision::{Decision, Question, Reason, Wait};
-use crate::seen::{JobSeen, NodeSeen, PlanSeen, SecretSeen};
+use crate::seen::{JobSeen, NodeSeen, PlanSeen, PodSeen, SecretSeen};
 
 /// Everything one decision rests on, at one moment.
 #[derive(Debug, Clone)]
@@ -25,6 +25,8 @@ pub struct View<'a> {
     pub nodes: &'a BTreeMap<String, NodeSeen>,
     /// The Jobs that carry this Plan's label, by name.
     pub jobs: Vec<&'a JobSeen>,
+    /// The pods of those Jobs, as far as they are seen.
+    pub pods: Vec<&'a PodSeen>,
     /// The Secrets of the Plan's namespace, by name.
     pub secrets: &'a BTreeMap<String, SecretSeen>,
     pub settings: &'a JobSettings,

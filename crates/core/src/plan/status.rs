@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::announce::announce;
 use super::decide::{View, Wish};
 use super::nodes::Steps;
-use crate::decision::{Act, Decision, Purpose, Wait, Write};
+use crate::decision::{Act, Decision, Purpose, Reason, Wait, Write};
 
 /// At most one status write in this time for one Plan.
 const BETWEEN_WRITES: SignedDuration = SignedDuration::from_secs(1);
@@ -209,8 +209,12 @@ fn transitions(old: &PlanStatus, new: &PlanStatus, wish: &Wish) -> Vec<(PlanEven
         }
         _ => {}
     }
+    let held_up = [Reason::BudgetForbids, Reason::EvictionRefused].map(|reason| reason.to_string());
+    for wait in new.waits.iter().filter(|wait| held_up.contains(&wait.reason) && !has_said(old, &wait.sentence)) {
+        events.push((PlanEvent::drain_held_up(&wait.sentence), format!("{}/{}", wait.subject, wait.since.0)));
+    }
     if let Some(wait) = &wish.channel
-        && !has_said(old, wait)
+        && !has_said(old, &wait.sentence)
     {
         events.push((PlanEvent::resolve_failed(&wait.sentence), old.latest_version.clone()));
     }
@@ -233,9 +237,9 @@ fn transitions(old: &PlanStatus, new: &PlanStatus, wish: &Wish) -> Vec<(PlanEven
 }
 
 /// Is the wait among those that were published before?
-fn has_said(old: &PlanStatus, wait: &Wait) -> bool {
-    let listed = old.waits.iter().any(|old| old.sentence == wait.sentence);
-    listed || find(old, condition::PROGRESSING).is_some_and(|condition| condition.message.contains(&wait.sentence))
+fn has_said(old: &PlanStatus, sentence: &str) -> bool {
+    let listed = old.waits.iter().any(|old| old.sentence == sentence);
+    listed || find(old, condition::PROGRESSING).is_some_and(|condition| condition.message.contains(sentence))
 }
 
 /// The API server keeps whole seconds.

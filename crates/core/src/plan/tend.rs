@@ -49,6 +49,9 @@ pub(super) fn tend(look: &Look<'_>, node: &NodeSeen, claim: &Claim, steps: &mut 
             // The user took the node out of the Plan: that ends a failed attempt.
             Some(_) => return give_back(node, mark, steps),
             None => {
+                // What holds its drain up explains more than that it runs.
+                let pods = look.view.pods.iter().filter(|pod| pod.job == job.meta.name);
+                steps.waits.extend(pods.flat_map(|pod| pod.waits.iter().cloned()));
                 let sentence = format!("Node {} is being upgraded by Job {}", node.meta.name, job.meta.name);
                 let wait = Wait::new(subject, Reason::JobRunning, sentence, look.now);
                 steps.waits.push(wait.with_deadline(job.deadline));

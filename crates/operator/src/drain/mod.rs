@@ -106,7 +106,7 @@ pub async fn drain(
         api,
     };
     let result = drain.run().await;
-    drain.publication.publish(&[]).await;
+    drain.publication.publish(&[], clock.now()).await;
     let gives_back = matches!(result, Err(DrainError::TimedOut(_))) && order.options.on_timeout == OnTimeout::Uncordon;
     if gives_back && cordoned {
         set_unschedulable(&drain.api, &order.node, false, order.dry_run).await?;
@@ -233,8 +233,8 @@ impl Drain<'_> {
         let sentences = |waits: &[Wait]| waits.iter().map(|wait| wait.sentence.clone()).collect::<Vec<_>>();
         if sentences(&self.waits) != sentences(&decision.waits) {
             (self.tell)(Saying::Waits(decision.waits.clone()));
-            self.publication.publish(&decision.waits).await;
         }
+        self.publication.publish(&decision.waits, self.clock.now()).await;
         self.waits.clone_from(&decision.waits);
     }
 

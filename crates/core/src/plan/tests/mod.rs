@@ -18,7 +18,7 @@ use super::job::JobSettings;
 use super::{Heard, Trouble, View, decide, undo_orphaned_marks};
 use crate::claims::Claims;
 use crate::decision::{Act, Decision, Kind, Purpose, Reason, Wait};
-use crate::seen::{JobSeen, NodeSeen, PlanSeen, SecretSeen, Seen};
+use crate::seen::{JobSeen, NodeSeen, PlanSeen, PodSeen, SecretSeen, Seen};
 
 const ME: &str = "operator-1";
 
@@ -32,6 +32,7 @@ struct Cluster {
     plan: Value,
     nodes: BTreeMap<String, Value>,
     jobs: Vec<Value>,
+    pods: Vec<Value>,
     secrets: Vec<Value>,
     trouble: Vec<Trouble>,
     status_written: Option<Timestamp>,
@@ -62,6 +63,7 @@ fn three_nodes() -> Cluster {
         plan,
         nodes: ["n1", "n2", "n3"].iter().map(|name| ((*name).to_owned(), node(name))).collect(),
         jobs: Vec::new(),
+        pods: Vec::new(),
         secrets: Vec::new(),
         trouble: Vec::new(),
         status_written: None,
@@ -279,6 +281,14 @@ impl Cluster {
                 _ => unreachable!(),
             })
             .collect();
+        let pods: Vec<PodSeen> = self
+            .pods
+            .iter()
+            .map(|json| match decode(Kind::Pod, json) {
+                Seen::Pod(pod) => pod,
+                _ => unreachable!(),
+            })
+            .collect();
         let mut plans: BTreeMap<String, PlanSeen> = BTreeMap::new();
         for json in self.others.iter().chain([&self.plan]) {
             if let Seen::Plan(plan) = decode(Kind::Plan, json) {
@@ -291,6 +301,7 @@ impl Cluster {
             plan: &plan,
             nodes: &nodes,
             jobs: jobs.iter().collect(),
+            pods: pods.iter().collect(),
             secrets: &secrets,
             settings: &self.settings,
             plans: &plans,

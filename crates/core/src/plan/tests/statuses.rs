@@ -170,6 +170,37 @@ fn events_tell_each_transition_once() {
 }
 
 #[test]
+fn a_drain_that_is_held_up_is_told_first_with_the_budget_that_forbids_it() {
+    let mut cluster = three_nodes().taken("n1").job("n1", "").published();
+    let wait = json!([{
+        "subject": { "kind": "Pod", "namespace": "shop", "name": "web-1" }, "reason": "BudgetForbids",
+        "sentence": "PodDisruptionBudget shop/web forbids to evict Pod shop/web-1 from Node n1",
+        "since": "2026-01-01T11:50:00Z",
+    }]);
+    let job = cluster.jobs[0]["metadata"]["name"].clone();
+    cluster.pods.push(json!({ "metadata": {
+        "name": "a-pod", "labels": { "batch.kubernetes.io/job-name": job },
+        "annotations": { "drover.dev/waits": wait.to_string() },
+    } }));
+
+    let decision = cluster.decide();
+
+    assert_eq!(decision.waits[0].reason, Reason::BudgetForbids);
+    assert_eq!(decision.waits[0].since, "2026-01-01T11:50:00Z".parse().unwrap());
+    assert_eq!(told(&decision), ["DrainHeldUp"]);
+    assert_eq!(told(&cluster.published().decide()), Vec::<String>::new());
+}
+
+#[test]
+fn words_on_a_pod_that_cannot_be_read_say_nothing() {
+    let mut cluster = three_nodes().taken("n1").job("n1", "").published();
+    let labels = json!({ "batch.kubernetes.io/job-name": cluster.jobs[0]["metadata"]["name"] });
+    let annotations = json!({ "drover.dev/waits": "[{" });
+    cluster.pods.push(json!({ "metadata": { "name": "a-pod", "labels": labels, "annotations": annotations } }));
+    assert_eq!(reasons(&cluster.decide()), [Reason::JobRunning, Reason::ConcurrencyReached]);
+}
+
+#[test]
 fn a_repeated_decision_announces_under_the_same_name() {
     let names = |decision: Decision| -> Vec<String> {
         let events = decision
