@@ -26,7 +26,15 @@ use tokio::runtime::{Builder, Runtime};
 fn main() -> ExitCode {
     // Memory first: what others have freed would hide what it takes.
     let memory = bytes_per_object();
-    let figures = [gets(), patches(), events_to_one_watcher(), events_to_many_watchers(), simulated_requests(), memory];
+    let figures = [
+        gets(),
+        patches(),
+        applies(),
+        events_to_one_watcher(),
+        events_to_many_watchers(),
+        simulated_requests(),
+        memory,
+    ];
     for figure in &figures {
         println!("{figure}");
     }
@@ -146,6 +154,28 @@ fn patches() -> Figure {
         started.elapsed()
     };
     rate("merge patch", COUNT, best(|| runtime(false).block_on(round())), 20_000.0)
+}
+
+fn applies() -> Figure {
+    const COUNT: usize = 20_000;
+    let round = async || {
+        let server = server(Duration::ZERO, 1000);
+        fill(&server, 100);
+        let nodes: Api<Node> = Api::all(server.client("bench"));
+        let started = start();
+        for turn in 0..COUNT {
+            let name = format!("node-{:06}", turn % 100);
+            let config = json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": { "name": name, "labels": { "pool": "a" }, "annotations": { "turn": turn.to_string() } },
+                "spec": { "taints": [{ "key": "upgrade", "effect": "NoSchedule" }] },
+            });
+            let params = PatchParams::apply("bench-applier");
+            nodes.patch(&name, &params, &Patch::Apply(&config)).await.expect("an applied node");
+        }
+        started.elapsed()
+    };
+    rate("server-side apply", COUNT, best(|| runtime(false).block_on(round())), 10_000.0)
 }
 
 async fn patch(nodes: &Api<Node>, turn: usize) {

@@ -27,6 +27,7 @@ mod direct;
 mod discovery;
 mod eviction;
 mod fields;
+mod gotext;
 mod identity;
 mod label_selector;
 mod log;

@@ -59,6 +59,9 @@ impl<'a> Write<'a> {
             new.meta_mut().remove("managedFields");
             return;
         };
+        if resource.shape.is_some() {
+            kind.fill_zeros(new, old);
+        }
         let version = resource.api_version(&self.target.version);
         let time = moment_text(self.cause.at);
         let writer = self.writer(&version, &time);

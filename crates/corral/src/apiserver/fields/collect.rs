@@ -9,6 +9,7 @@ use super::{
     step,
     types::{Elements, Form, ListType, MapType, Scalar, TypeId, Types},
 };
+use crate::apiserver::gotext;
 
 /// Every field that an object states.
 pub(crate) fn fields(types: &Types, root: TypeId, object: &Map<String, Value>) -> FieldSet {
@@ -94,11 +95,11 @@ impl Checked<'_> {
             }
             Form::List(list) => match value {
                 Value::Array(elements) => self.list(list, elements),
-                other => self.wrong(&format!("expected list, got {}", described(other))),
+                other => self.wrong(&format!("expected list, got &{}", gotext::braced(other))),
             },
             Form::Map(map) => match value {
                 Value::Object(object) => self.map(map, object),
-                other => self.wrong(&format!("expected map, got {}", described(other))),
+                other => self.wrong(&format!("expected map, got &{}", gotext::braced(other))),
             },
         }
     }
@@ -150,52 +151,9 @@ fn misfit(scalar: Scalar, value: &Value) -> Option<String> {
         return None;
     }
     Some(match scalar {
-        Scalar::Numeric => format!("expected numeric (int or float), got {}", go_type(value)),
-        Scalar::Text => format!("expected string, got &value.valueUnstructured{{Value:{}}}", in_go(value)),
-        Scalar::Boolean => format!("expected boolean, got &{}", described(value)),
-        Scalar::Any => format!("expected any scalar, got &{}", described(value)),
+        Scalar::Numeric => format!("expected numeric (int or float), got {}", gotext::type_name(value)),
+        Scalar::Text => format!("expected string, got &value.valueUnstructured{{Value:{}}}", gotext::source(value)),
+        Scalar::Boolean => format!("expected boolean, got &{}", gotext::braced(value)),
+        Scalar::Any => format!("expected any scalar, got &{}", gotext::braced(value)),
     })
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
-}
-
-/// A value as Go source.
-fn in_go(value: &Value) -> String {
-    match value {
-        Value::Array(items) => {
-            format!("[]interface {{}}{{{}}}", items.iter().map(in_go).collect::<Vec<_>>().join(", "))
-        }
-        Value::Object(object) => {
-            let fields: Vec<_> = object.iter().map(|(name, value)| format!("{name:?}:{}", in_go(value))).collect();
-            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
-        }
-        other => other.to_string(),
-    }
-}
-
-/// A value as the original prints its own form of it.
-fn described(value: &Value) -> String {
-    fn inside(value: &Value) -> String {
-        match value {
-            Value::Null => "<nil>".into(),
-            Value::String(text) => text.clone(),
-            Value::Array(items) => format!("[{}]", items.iter().map(inside).collect::<Vec<_>>().join(" ")),
-            Value::Object(object) => {
-                let fields: Vec<_> = object.iter().map(|(name, value)| format!("{name}:{}", inside(value))).collect();
-                format!("map[{}]", fields.join(" "))
-            }
-            other => other.to_string(),
-        }
-    }
-    format!("{{{}}}", inside(value))
 }

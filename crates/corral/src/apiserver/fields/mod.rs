@@ -28,9 +28,13 @@ pub(super) mod managers;
 mod merge;
 mod set;
 pub(super) mod step;
+mod strategy;
 pub(super) mod types;
 
-pub(super) use self::apply::{Conflict, Refusal, apply};
+pub(super) use self::{
+    apply::{Conflict, Refusal, apply},
+    strategy::{ListPatch, Place},
+};
 
 /// The type of a kind among the types of its schema.
 #[derive(Clone, Debug)]
@@ -56,6 +60,24 @@ impl KindType {
         let types = known.entry(place.clone()).or_insert_with(read).clone()?;
         let root = types.of_kind(group, version, kind)?;
         Some(KindType { types, root })
+    }
+
+    /// Adds the fields that objects of a built-in kind always have, even if there is nothing in them, to what differs
+    /// from what was there before.
+    pub fn fill_zeros(&self, object: &mut Object, before: &Object) {
+        let Some(map) = &self.types.get(self.root).map else { return };
+        for (name, value) in object.iter_mut().filter(|(name, _)| *name != "metadata") {
+            if let Some(id) = map.field(name) {
+                self.types.fill_zeros(id, value, before.get(name));
+            }
+        }
+        for (name, zero) in map.zeros.iter().filter(|(name, _)| !object.contains_key(name)).collect::<Vec<_>>() {
+            let mut value = zero.clone();
+            if let Some(id) = map.field(name) {
+                self.types.fill_zeros(id, &mut value, None);
+            }
+            object.insert(name.clone(), value);
+        }
     }
 
     /// The type of a custom kind.
@@ -162,20 +184,24 @@ fn current_managers(known: Option<&Value>, stated: Option<Value>, subresource: &
 
 /// Whether two versions of an object differ in nothing but the times at which their fields came to be managed.
 pub(crate) fn differ_in_times_only(new: &Object, old: &Object) -> bool {
-    let entries = |object: &Object| object.meta("managedFields").and_then(Value::as_array).cloned().unwrap_or_default();
-    let timeless = |mut entries: Vec<Value>| {
-        entries.iter_mut().filter_map(Value::as_object_mut).for_each(|entry| drop(entry.remove("time")));
-        entries
-    };
-    let meta = |object: &Object| object.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
     let [after, before] = [new, old].map(|object| object.iter().filter(|(name, _)| *name != "metadata"));
-    if !after.eq(before) {
-        return false;
+    let [after_meta, before_meta] = [new, old].map(|object| {
+        let meta = object.get("metadata").and_then(Value::as_object).into_iter().flatten();
+        meta.filter(|(name, _)| *name != "managedFields")
+    });
+    after.eq(before) && after_meta.eq(before_meta) && {
+        let entries = |object| Meta::meta(object, "managedFields").and_then(Value::as_array).map(Vec::as_slice);
+        let (after, before) = (entries(new).unwrap_or_default(), entries(old).unwrap_or_default());
+        after.len() == before.len() && after.iter().zip(before).all(|(one, other)| same_but_for_time(one, other))
     }
-    let (mut one, mut other) = (meta(new), meta(old));
-    one.remove("managedFields");
-    other.remove("managedFields");
-    one == other && timeless(entries(new)) == timeless(entries(old))
+}
+
+fn same_but_for_time(one: &Value, other: &Value) -> bool {
+    let [one, other] = [one, other].map(|entry| {
+        let fields = entry.as_object().into_iter().flatten();
+        fields.filter(|(name, _)| *name != "time")
+    });
+    one.eq(other)
 }
 
 /// An object of a kind without content, from which on a create is tracked.

@@ -12,7 +12,7 @@ use crate::apiserver::{
     fields::{Conflict, Refusal, apply, empty_object},
     namespaces,
     object::{Meta, Object, moment_text, text},
-    status::{Answer, apply_conflict, bad_request, cause, not_found, unexplained},
+    status::{Answer, apply_conflict, bad_request, cause, conflict, not_found, unexplained},
     store::Store,
     write::{Draft, Write},
 };
@@ -26,14 +26,15 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, config: &Objec
         }
         return draft_new(store, write, config);
     };
-    let mut live = current.object()?;
+    let old = current.object()?;
+    let mut live = old.clone();
     let known = live.meta_mut().remove("managedFields");
     live.insert("apiVersion".into(), json!(target.resource.api_version(&target.version)));
     let mut new = applied(write, &live, known.as_ref(), config)?;
     target.check_identity(&mut new)?;
     check_name(target, &new)?;
-    target.complete(&mut new);
-    update::drafted(write, part, current.clone(), current.object()?, new)
+    complete(target, &mut new, &live);
+    update::drafted(write, part, current, old, new)
 }
 
 fn draft_new(store: &Store, write: &Write<'_>, config: &Object) -> Answer<Draft> {
@@ -44,10 +45,22 @@ fn draft_new(store: &Store, write: &Write<'_>, config: &Object) -> Answer<Draft>
     if target.resource.namespaced {
         namespaces::check_accepts_objects(store, &target.resource, &target.namespace, new.name())?;
     }
+    if !new.uid().is_empty() {
+        let (uid, none) = (new.uid(), "and no existing object was found");
+        let why = format!("uid mismatch: the provided object specified uid {uid}, {none}");
+        return Err(conflict(&target.resource.id, &target.name, &why));
+    }
     // There is nothing whose version it could be.
     new.meta_mut().remove("resourceVersion");
-    target.complete(&mut new);
+    complete(target, &mut new, &Object::new());
     Ok(create::drafted(new))
+}
+
+fn complete(target: &Target, new: &mut Object, before: &Object) {
+    target.complete(new);
+    if let (Some(_), Some(kind)) = (&target.resource.shape, target.resource.kind_type(&target.version)) {
+        kind.fill_zeros(new, before);
+    }
 }
 
 /// The live object with everything applied, as its kind looks, and with its managers.

@@ -4,12 +4,12 @@ use json_patch::{AddOperation, PatchOperation};
 use serde_json::{Value, json};
 
 use super::{
-    strategic,
+    Target, strategic,
     update::{Part, check_name, replace},
 };
 use crate::apiserver::{
     object::Object,
-    status::{Answer, FieldError, bad_request, invalid, not_found, patch_rejected},
+    status::{Answer, FieldError, invalid, not_found, patch_rejected},
     store::Store,
     write::{Draft, Write},
 };
@@ -32,7 +32,7 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, patch: &Patch)
     let old = current.object()?;
     let mut new = old.clone();
     new.insert("apiVersion".into(), json!(target.resource.api_version(&target.version)));
-    let mut new = apply(patch, new)?;
+    let mut new = apply(target, patch, new)?;
     let known = target.check_unknown_fields(write, &new);
     // Decoded here first, since what a patch makes undecodable is the patch's fault.
     if let Err(why) = known.and_then(|()| target.resource.conform(&target.version, &mut new)) {
@@ -43,13 +43,14 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, patch: &Patch)
     replace(write, part, current, old, new)
 }
 
-fn apply(patch: &Patch, object: Object) -> Answer<Object> {
+fn apply(target: &Target, patch: &Patch, object: Object) -> Answer<Object> {
     let mut value = Value::Object(object);
     match patch {
         Patch::Merge(changes) => json_patch::merge(&mut value, changes),
         Patch::Strategic(changes) => {
-            if let Value::Object(object) = &mut value {
-                strategic::merge(object, changes).map_err(bad_request)?;
+            // Every built-in kind has a schema, and only they are patched so.
+            if let (Value::Object(object), Some(kind)) = (&mut value, target.resource.kind_type(&target.version)) {
+                strategic::merge(kind.place(), object, changes)?;
             }
         }
         Patch::Json(operations) => {
