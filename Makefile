@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-.PHONY: help demo build image test test-real record diff-fuzz sim bench lab
+.PHONY: help demo build image test test-real record diff-fuzz sim bench bench-plan lab
 
 help: ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,10 @@ sim: ## Every fault at every write, and 2,000 random schedules
 bench: ## Measure the embedded API server and the operator
 	cargo bench --locked -p drover-corral --bench corral
 	cargo bench --locked -p drover --bench operator
+
+bench-plan: build ## Measure Plans on a real control plane with KWOK nodes; ARGS="--controller-command '...'" measures another
+	@./scripts/need cargo cc go
+	cargo bench --locked --quiet -p drover-lab --bench plan -- --operator target/release/drover $(ARGS)
 
 lab: ## A real control plane with three KWOK nodes, until Ctrl-C
 	@./scripts/need cargo cc go

@@ -53,6 +53,7 @@ fn decisions() -> Result<()> {
         plans: &BTreeMap::new(),
         claiming: BTreeSet::new(),
         channels: &BTreeMap::new(),
+        gates: &BTreeMap::new(),
         poll_interval: jiff::SignedDuration::from_mins(15),
         status_written: None,
         trouble: Vec::new(),

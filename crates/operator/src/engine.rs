@@ -1,25 +1,29 @@
 //! The loop: takes what the inbox brings, decides, sends the writes off.
 
+mod desk;
+mod outside;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::plan::labels::PLAN;
 use drover_clock::{Clock, later};
-use drover_core::decision::{Act, Decision, Kind, Purpose, Question, Reason, Wait, Write};
+use drover_core::decision::{Act, Decision, Kind, Purpose, Reason, Write};
 use drover_core::plan::job::JobSettings;
-use drover_core::plan::{Answer, Heard, Trouble, View, decide, undo_orphaned_marks};
+use drover_core::plan::{GateSeen, Heard, Target, Trouble, View, decide, undo_orphaned_marks};
 use drover_core::seen::{PlanSeen, Seen};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
+use self::desk::Desk;
 use crate::act::{Failure, Hands};
 use crate::api::Api;
-use crate::channels::{self, Channels, NoChannels};
+use crate::channels::{Channels, NoChannels};
 use crate::election::{Candidate, ElectionOptions, resign};
 use crate::follow::{follow, plural};
 use crate::inbox::Message;
@@ -185,32 +189,6 @@ async fn tell_presence(
     }
 }
 
-/// What is known about one piece of work beside the objects themselves.
-#[derive(Debug, Default)]
-struct Desk {
-    /// Decide at this moment, or earlier if an event comes.
-    due: Option<Timestamp>,
-    /// A batch is under way: nothing is decided until its answers are in.
-    in_flight: bool,
-    failures: u32,
-    not_before: Option<Timestamp>,
-    last_failure: Option<Box<Failure>>,
-    status_written: Option<Timestamp>,
-    told: Vec<Wait>,
-    /// The batch under way changes claims.
-    claiming: bool,
-    /// Names of Events that were sent: a decision that is taken again need not tell them again.
-    announced: BTreeSet<String>,
-}
-
-impl Desk {
-    /// When to decide; never while a batch is under way, and not before the pause after a failure is over.
-    fn due_at(&self) -> Option<Timestamp> {
-        let due = self.due.filter(|_| !self.in_flight)?;
-        Some(self.not_before.map_or(due, |pause_ends| due.max(pause_ends)))
-    }
-}
-
 struct Engine {
     options: OperatorOptions,
     reports: Option<UnboundedSender<Report>>,
@@ -220,6 +198,9 @@ struct Engine {
     unseen: BTreeMap<Kind, (String, bool)>,
     /// What the channels of Plans have answered, by the names of the Plans.
     heard: BTreeMap<String, Heard>,
+    /// The objects that gates are over, and who follows them.
+    gates: BTreeMap<Target, GateSeen>,
+    gatekeepers: BTreeMap<Target, AbortHandle>,
     leading: bool,
     /// Some Plan drains its nodes.
     drains: watch::Sender<bool>,
@@ -239,6 +220,8 @@ impl Engine {
             desks: BTreeMap::new(),
             unseen: BTreeMap::new(),
             heard: BTreeMap::new(),
+            gates: BTreeMap::new(),
+            gatekeepers: BTreeMap::new(),
             leading: false,
             drains,
             batches: JoinSet::new(),
@@ -323,6 +306,13 @@ impl Engine {
                 }
                 self.wake_all();
             }
+            Message::GateSeen { target, seen } => {
+                // Nobody may be interested any more.
+                if self.gatekeepers.contains_key(&target) {
+                    self.gates.insert(target, seen);
+                    self.wake_all();
+                }
+            }
             Message::Answered { plan, url, answer } => self.hear(plan, url, answer),
             Message::Done { work, failure } => self.finish(work, failure),
         }
@@ -374,6 +364,7 @@ impl Engine {
         if !self.may_decide() {
             return;
         }
+        self.keep_gates();
         let is_due = |desk: &Desk| desk.due_at().is_some_and(|due| due <= now);
         let due: Vec<Work> = self.desks.iter().filter(|(_, desk)| is_due(desk)).map(|(work, _)| work.clone()).collect();
         for work in due {
@@ -411,6 +402,7 @@ impl Engine {
             plans: &self.store.plans.by_name,
             claiming,
             channels: &self.heard,
+            gates: &self.gates,
             poll_interval: SignedDuration::try_from(self.options.poll_interval).unwrap_or(SignedDuration::MAX),
             status_written: desk.status_written,
             trouble: trouble(desk, plan, &self.unseen),
@@ -425,47 +417,14 @@ impl Engine {
             // Whoever followed along may have stopped.
             let _ = reports.send(Report { at: now, plan: name.to_owned(), decision: decision.clone() });
         }
+        let mut stages = decision.stages;
+        if stages.iter().flatten().any(|write| write.purpose == Purpose::RaiseEpoch) && !desk.may_raise(now) {
+            stages.clear();
+        }
         if let Some(question) = decision.ask {
             self.ask(name, question, now);
         }
-        decision.stages
-    }
-
-    /// Asks a channel beside everything else: a server that is silent keeps nobody waiting.
-    fn ask(&mut self, plan: &str, question: Question, now: Timestamp) {
-        let before = self.heard.remove(plan).filter(|heard| heard.url == question.url);
-        let heard = Heard {
-            url: question.url.clone(),
-            at: now,
-            pending: true,
-            failures: before.as_ref().map_or(0, |before| before.failures),
-            answer: before.map_or_else(|| Err("it has not answered yet".to_owned()), |before| before.answer),
-        };
-        self.heard.insert(plan.to_owned(), heard);
-        let (hands, channels, clock) = (self.hands.clone(), self.options.channels.clone(), self.options.clock);
-        let (plan, url) = (plan.to_owned(), question.url.clone());
-        self.questions.spawn(async move {
-            let cluster = hands.api.uid_of("/api/v1/namespaces/kube-system").await;
-            let limit = clock.on_the_wall(channels::TIMEOUT);
-            let silent = || Err(format!("no answer within {} s", channels::TIMEOUT.as_secs()));
-            let answer =
-                tokio::time::timeout(limit, channels.ask(question, cluster)).await.unwrap_or_else(|_| silent());
-            // A closed inbox means that the operator has ended, and this question with it.
-            let _ = hands.inbox.send(Message::Answered { plan, url, answer });
-        });
-    }
-
-    fn hear(&mut self, plan: String, url: String, answer: Result<Answer, String>) {
-        let Some(heard) = self.heard.get_mut(&plan).filter(|heard| heard.url == url) else { return };
-        let failed = answer.as_ref().map_err(Clone::clone).and_then(Answer::version).err();
-        if let Some(cause) = &failed {
-            tracing::warn!("plan {plan}: the channel {url} names no version: {cause}");
-        }
-        heard.pending = false;
-        heard.failures = if failed.is_some() { heard.failures.saturating_add(1) } else { 0 };
-        heard.answer = answer;
-        // A Plan that comes after this one has to know, too.
-        self.wake_all();
+        stages
     }
 
     fn undo_orphans(&mut self) -> Vec<Vec<Write>> {

@@ -1,7 +1,7 @@
 //! Everything that reaches the engine, in one queue: one order of events, one owner of the store.
 
 use drover_core::decision::Kind;
-use drover_core::plan::Answer;
+use drover_core::plan::{Answer, GateSeen, Target};
 use drover_core::seen::Seen;
 
 use crate::act::Failure;
@@ -40,6 +40,11 @@ pub enum Message {
     },
     /// The Lease is ours, or no longer.
     Leading(bool),
+    /// The object that a gate is over.
+    GateSeen {
+        target: Target,
+        seen: GateSeen,
+    },
     /// A Plan's channel was asked.
     Answered {
         plan: String,

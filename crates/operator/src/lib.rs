@@ -11,6 +11,7 @@ pub mod drain;
 mod election;
 mod engine;
 mod follow;
+mod gates;
 mod http_channels;
 mod inbox;
 mod presence;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::audit::{self, Audited};
 use crate::binaries::Binaries;
 use crate::control_plane::{API_SERVER, CONTROLLER_MANAGER, ETCD, KWOK, SCHEDULER, Site};
 use crate::error::{Error, OnFile, Result};
@@ -22,13 +23,21 @@ pub struct LabOptions {
     pub api_server_only: bool,
     /// Run in a network namespace of its own, which real nodes can join. Needs root.
     pub own_network: bool,
+    /// Let the API server write down all requests: see [`Lab::audited`].
+    pub audit: bool,
     /// How long each component may take to be ready.
     pub patience: Duration,
 }
 
 impl Default for LabOptions {
     fn default() -> Self {
-        Self { kwok: false, api_server_only: false, own_network: false, patience: Duration::from_secs(60) }
+        Self {
+            kwok: false,
+            api_server_only: false,
+            own_network: false,
+            audit: false,
+            patience: Duration::from_secs(60),
+        }
     }
 }
 
@@ -83,6 +92,11 @@ impl Lab {
         Ok(path)
     }
 
+    /// The requests that were answered so far, if [`LabOptions::audit`] is set.
+    pub fn audited(&self) -> Result<Vec<Audited>> {
+        audit::read(self.dir())
+    }
+
     /// The program that [`Lab::kubectl`] runs.
     pub(crate) fn kubectl_path(&self) -> &Path {
         &self.kubectl.program
@@ -115,6 +129,9 @@ impl Lab {
         let mut command = self.site.api_server();
         if self.options.api_server_only {
             command.arg("--disable-admission-plugins=ServiceAccount");
+        }
+        if self.options.audit {
+            command.args(audit::flags(self.dir())?);
         }
         self.processes.start(API_SERVER, &mut command)?;
         let (kubectl, network, port) = (&self.kubectl, &self.site.network, self.site.ports.api_server);

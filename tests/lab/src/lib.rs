@@ -9,6 +9,7 @@
     reason = "the lab waits for processes of this machine, which know no clock but the wall's"
 )]
 
+mod audit;
 mod binaries;
 mod control_plane;
 mod controllers;
@@ -28,6 +29,7 @@ mod programs;
 mod ready;
 mod record;
 
+pub use audit::Audited;
 pub use binaries::Binaries;
 pub use controllers::Controllers;
 pub use error::{Error, Result};

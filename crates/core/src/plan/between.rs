@@ -5,6 +5,7 @@ use drover_api::plan::conditions;
 use jiff::{SignedDuration, Timestamp};
 
 use super::decide::{View, read_wish};
+use super::gate;
 use super::selection::Selection;
 use super::window::Window;
 use crate::claims::Claims;
@@ -28,6 +29,9 @@ pub(super) fn hold(view: &View<'_>, claims: &Claims, now: Timestamp) -> Held {
     held.waits.extend(after_others(view, now));
     held.waits.extend(beside_exclusive(view, now));
     window(view, claims, now, &mut held);
+    if held.waits.is_empty() {
+        held.waits.extend(gate::wait(view, now));
+    }
     held
 }
 

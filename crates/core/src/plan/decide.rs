@@ -7,6 +7,7 @@ use drover_api::plan::events::VersionSource;
 use jiff::{SignedDuration, Timestamp};
 
 use super::channel::{self, Heard};
+use super::gate::{GateSeen, Target};
 use super::hash::{LatestHash, latest_hash};
 use super::job::{JobSettings, template};
 use super::nodes::{self, Steps};
@@ -36,6 +37,8 @@ pub struct View<'a> {
     pub claiming: BTreeSet<String>,
     /// What the channels of Plans have answered, by the names of the Plans.
     pub channels: &'a BTreeMap<String, Heard>,
+    /// The objects that gates are over, by how the gates name them.
+    pub gates: &'a BTreeMap<Target, GateSeen>,
     /// How often a channel is asked.
     pub poll_interval: SignedDuration,
     /// When the Plan's status was last written by this process: at most once a second.

@@ -11,6 +11,7 @@ mod decide;
 pub mod duration;
 mod expand;
 mod failure;
+pub mod gate;
 pub mod hash;
 mod image;
 pub mod job;
@@ -35,4 +36,5 @@ pub mod window;
 
 pub use channel::{Answer, Heard};
 pub use decide::{Trouble, View, decide};
+pub use gate::{GateSeen, Target};
 pub use orphans::undo_orphaned_marks;

@@ -150,3 +150,42 @@ fn of_two_exclusive_plans_that_claimed_at_the_same_time_the_first_by_name_goes_f
     let last = exclusive.beside(with_claim(other("z", json!({ "exclusive": true }))));
     assert_eq!(purposes(&last.decide()), [Purpose::TakeNode]);
 }
+
+const GATE: &str = "deployments.v1.apps/shop/cart: object.status.readyReplicas >= 3";
+
+fn gated(expression: &str, seen: GateSeen) -> Decision {
+    let mut cluster = three_nodes().annotated("drover.dev/gate", expression);
+    cluster.gates.insert(Target::parse("deployments.v1.apps/shop/cart").unwrap(), seen);
+    cluster.decide()
+}
+
+#[test]
+fn a_node_starts_only_while_the_gate_is_true() {
+    let cart = |ready: i64| GateSeen::Object(json!({ "status": { "readyReplicas": ready } }));
+    assert_eq!(purposes(&gated(GATE, cart(3)))[0], Purpose::ClaimNodes);
+
+    let closed = gated(GATE, cart(2));
+    assert_eq!(acts(&closed), []);
+    assert_eq!(reasons(&closed), [Reason::GateClosed]);
+    assert_eq!(
+        closed.waits[0].sentence,
+        "the gate is closed: object.status.readyReplicas >= 3 is not true of deployments.v1.apps/shop/cart"
+    );
+}
+
+#[test]
+fn a_gate_that_cannot_be_read_or_evaluated_is_a_wait_with_a_sentence() {
+    let sentence = |decision: Decision| {
+        assert_eq!(acts(&decision), []);
+        assert_eq!(reasons(&decision), [Reason::GateFails]);
+        decision.waits[0].sentence.clone()
+    };
+    let nothing = || GateSeen::Object(json!({}));
+    assert!(sentence(gated(GATE, nothing())).contains("no such key"));
+    assert!(sentence(gated(GATE, GateSeen::Missing)).contains("is not there"));
+    assert!(sentence(gated(GATE, GateSeen::Unseen("forbidden".to_owned()))).contains("cannot be read: forbidden"));
+    assert!(sentence(three_nodes().annotated("drover.dev/gate", GATE).decide()).contains("has not been read yet"));
+    assert!(sentence(gated("deployments.v1.apps/shop/cart: 1 +", nothing())).contains("drover.dev/gate"));
+    assert!(sentence(gated("deployments.v1.apps/shop/cart: 1", nothing())).contains("true or false"));
+    assert!(sentence(gated("cart is well", nothing())).contains("write it as RESOURCE.VERSION.GROUP"));
+}

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::hash::LatestHash;
 use super::job::JobSettings;
-use super::{Heard, Trouble, View, decide, undo_orphaned_marks};
+use super::{GateSeen, Heard, Target, Trouble, View, decide, undo_orphaned_marks};
 use crate::claims::Claims;
 use crate::decision::{Act, Decision, Kind, Purpose, Reason, Wait};
 use crate::seen::{JobSeen, NodeSeen, PlanSeen, PodSeen, SecretSeen, Seen};
@@ -41,6 +41,7 @@ struct Cluster {
     claiming: BTreeSet<String>,
     heard: Option<Heard>,
     settings: JobSettings,
+    gates: BTreeMap<Target, GateSeen>,
 }
 
 /// Three Ready nodes, none upgraded; a valid Plan to v2, one node at a time, with a cordon. This operator holds the
@@ -71,6 +72,7 @@ fn three_nodes() -> Cluster {
         claiming: BTreeSet::new(),
         heard: None,
         settings: JobSettings::default(),
+        gates: BTreeMap::new(),
     };
     cluster.held_by(ME)
 }
@@ -307,6 +309,7 @@ impl Cluster {
             plans: &plans,
             claiming: self.claiming.clone(),
             channels: &channels,
+            gates: &self.gates,
             poll_interval: SignedDuration::from_mins(15),
             status_written: self.status_written,
             trouble: self.trouble.clone(),
