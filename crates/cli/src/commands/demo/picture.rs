@@ -143,7 +143,7 @@ impl Picture {
             Seen::Job(job) => {
                 self.jobs.insert(job.meta.name.clone(), JobPicture { claim: job.claim, outcome: job.outcome });
             }
-            Seen::Plan(_) | Seen::Secret(_) => {}
+            Seen::Plan(_) | Seen::Pod(_) | Seen::Secret(_) => {}
         }
     }
 
