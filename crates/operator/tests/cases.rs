@@ -131,7 +131,7 @@ fn cases() -> Vec<Case> {
     let cases: Vec<Case> = serde_json::from_str(include_str!("cases.json")).unwrap();
     let ids: std::collections::BTreeSet<&str> = cases.iter().map(|case| case.id.as_str()).collect();
     assert_eq!((cases.len(), ids.len()), (ALL, ALL));
-    assert!(cases.iter().all(|case| case.job.is_some() != !case.steps.is_empty()), "each is of one kind");
+    assert!(cases.iter().all(|case| case.job.is_some() == case.steps.is_empty()), "each is of one kind");
     cases
 }
 
