@@ -114,7 +114,9 @@ pub(crate) fn validate_update(new: &Object, old: &Object, errors: &mut Vec<Field
     for name in ["name", "namespace", "uid"] {
         if new.meta_text(name) != old.meta_text(name) {
             let field = format!("metadata.{name}");
-            errors.push(FieldError::invalid(field, &json!(new.meta_text(name)), IMMUTABLE));
+            let error = FieldError::invalid(field, &json!(new.meta_text(name)), IMMUTABLE);
+            // The original looks twice, and says it twice.
+            errors.extend([error.clone(), error]);
         }
     }
 }

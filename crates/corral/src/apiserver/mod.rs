@@ -25,6 +25,7 @@ mod crds;
 mod definition_rules;
 mod direct;
 mod discovery;
+mod duplicates;
 mod eviction;
 mod fields;
 mod gotext;

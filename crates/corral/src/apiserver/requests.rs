@@ -8,9 +8,9 @@ use kube::core::Status;
 use serde_json::{Value, json};
 
 use super::{
-    ApiServer, body,
+    ApiServer, body, duplicates,
     object::{Meta, Object, at, child, fill, moment},
-    options::{MANAGER_LIMIT, WriteOptions},
+    options::{FieldValidation, MANAGER_LIMIT, WriteOptions},
     pod_log::{LogStream, tail},
     request::{Path, Query, Wish, content_type},
     reviews,
@@ -428,11 +428,16 @@ impl Ask<'_> {
         }
     }
 
-    /// The object in the body, its unknown fields dealt with as the client wants it.
+    /// The object in the body, its unknown and doubled fields dealt with as the client wants it.
     fn known_object(&self, options: &WriteOptions) -> Answer<Object> {
         let object = self.object()?;
         let write = self.as_write(Verb::Create, options);
-        self.target.check_unknown_fields(&write, &object).map_err(|why| self.target.unrecognised(&why))?;
+        let duplicates = match options.validation {
+            FieldValidation::Ignore => vec![],
+            FieldValidation::Warn | FieldValidation::Strict => duplicates::find(self.body),
+        };
+        let checked = self.target.check_fields(&write, &object, &duplicates);
+        checked.map_err(|why| self.target.unrecognised(&why))?;
         Ok(object)
     }
 

@@ -6,12 +6,12 @@ use std::{
 };
 
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     builtin::shapes::LazyShape,
     fields::KindType,
-    object::{Object, at, take_from},
+    object::{Meta, Object, at, take_from},
     packed::Packed,
     schema::shape::METADATA,
     status::{Answer, FieldError},
@@ -112,6 +112,10 @@ impl Resource {
 
     /// Makes an object look as those of this kind do, or says what has a wrong type.
     pub fn conform(&self, version: &str, object: &mut Object) -> Result<(), String> {
+        // An empty list asks to forget all managers, and would be dropped like any other empty field.
+        if object.get("metadata").is_some_and(|meta| meta["managedFields"].as_array().is_some_and(Vec::is_empty)) {
+            object.set_meta("managedFields", json!([{}]));
+        }
         if let Some(shape) = self.shape {
             return shape.conform(object);
         }

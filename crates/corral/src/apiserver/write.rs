@@ -59,9 +59,6 @@ impl<'a> Write<'a> {
             new.meta_mut().remove("managedFields");
             return;
         };
-        if resource.shape.is_some() {
-            kind.fill_zeros(new, old);
-        }
         let version = resource.api_version(&self.target.version);
         let time = moment_text(self.cause.at);
         let writer = self.writer(&version, &time);
@@ -146,7 +143,11 @@ impl Outcome {
 
 /// Writes under the lock that the caller holds, whatever admission would say.
 pub(crate) fn now(store: &mut Store, write: &Write<'_>, intent: Intent) -> Answer<Outcome> {
-    let draft = draft(store, write, intent)?;
+    let mut draft = draft(store, write, intent)?;
+    if write.options.dry_run {
+        // What is only tried has another identity than what is created afterwards.
+        draft.ticket = store.next_ticket();
+    }
     let draft = settle(store, write, draft)?;
     commit(store, write, draft)
 }

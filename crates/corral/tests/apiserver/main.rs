@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod applies;
 mod binding_and_eviction;
 mod builtin_kinds;
 mod custom_kinds;

@@ -62,24 +62,6 @@ impl KindType {
         Some(KindType { types, root })
     }
 
-    /// Adds the fields that objects of a built-in kind always have, even if there is nothing in them, to what differs
-    /// from what was there before.
-    pub fn fill_zeros(&self, object: &mut Object, before: &Object) {
-        let Some(map) = &self.types.get(self.root).map else { return };
-        for (name, value) in object.iter_mut().filter(|(name, _)| *name != "metadata") {
-            if let Some(id) = map.field(name) {
-                self.types.fill_zeros(id, value, before.get(name));
-            }
-        }
-        for (name, zero) in map.zeros.iter().filter(|(name, _)| !object.contains_key(name)).collect::<Vec<_>>() {
-            let mut value = zero.clone();
-            if let Some(id) = map.field(name) {
-                self.types.fill_zeros(id, &mut value, None);
-            }
-            object.insert(name.clone(), value);
-        }
-    }
-
     /// The type of a custom kind.
     pub fn of_custom(schema: &Value) -> Option<Self> {
         // Any document of built-in kinds tells what metadata looks like; this is a small one.

@@ -47,8 +47,6 @@ pub(super) struct MapType {
     pub others: Option<TypeId>,
     /// Whether it is taken as a whole.
     pub whole: bool,
-    /// The fields that are always there, even if there is nothing in them.
-    pub zeros: Vec<(String, Value)>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -162,7 +160,7 @@ fn common() -> Vec<Type> {
     let anything = |whole: bool, id: TypeId| Type {
         scalar: Some(Scalar::Any),
         list: Some(ListType { elements: Elements::Whole, element: UNTYPED }),
-        map: Some(MapType { fields: BTreeMap::new(), others: Some(id), whole, zeros: vec![] }),
+        map: Some(MapType { fields: BTreeMap::new(), others: Some(id), whole }),
     };
     vec![anything(true, UNTYPED), anything(false, DEDUCED)]
 }
@@ -238,30 +236,6 @@ impl Schema {
             _ => return None,
         };
         reference.rsplit('/').next()
-    }
-
-    /// What a field holds that is written even if there is nothing in it. The original writes those of its fields that
-    /// are neither pointers nor marked to be left out; a schema gives them the default that they have anyway.
-    fn zero(&self, name: &str) -> Option<Value> {
-        /// Times have no default, and most are pointers; these are not.
-        const TIMES: [&str; 7] = [
-            "eventTime",
-            "firstTimestamp",
-            "lastHeartbeatTime",
-            "lastProbeTime",
-            "lastTimestamp",
-            "lastTransitionTime",
-            "lastUpdateTime",
-        ];
-        match &self.default {
-            Some(zero) if *zero == "" || *zero == 0 || *zero == false || *zero == serde_json::json!({}) => {
-                Some(zero.clone())
-            }
-            None if TIMES.contains(&name) && self.target().is_some_and(|name| name.ends_with("Time")) => {
-                Some(Value::Null)
-            }
-            _ => None,
-        }
     }
 
     fn references(&self, found: &mut Vec<String>) {
@@ -370,8 +344,7 @@ impl Builder<'_> {
             // Without a word about its fields an object may have any.
             None => (preserves_unknown || properties.is_empty()).then_some(DEDUCED),
         };
-        let zeros = properties.iter().filter_map(|(name, member)| Some((name.clone(), member.zero(name)?))).collect();
-        MapType { fields, others, whole: schema.map_type.as_deref() == Some("atomic"), zeros }
+        MapType { fields, others, whole: schema.map_type.as_deref() == Some("atomic") }
     }
 
     fn list(&mut self, schema: &Schema, preserves_unknown: bool) -> ListType {
@@ -390,38 +363,6 @@ impl Builder<'_> {
             None => UNTYPED,
         };
         ListType { elements, element }
-    }
-}
-
-impl Types {
-    /// Adds the fields that are always there to an object, except where it is what it was before.
-    pub(super) fn fill_zeros(&self, id: TypeId, value: &mut Value, before: Option<&Value>) {
-        if before == Some(&*value) {
-            return;
-        }
-        match (value, self.get(id)) {
-            (Value::Object(object), Type { map: Some(map), .. }) => self.fill_map(map, object, before),
-            (Value::Array(items), Type { list: Some(list), .. }) => {
-                let elements = before.and_then(Value::as_array);
-                for (place, item) in items.iter_mut().enumerate() {
-                    self.fill_zeros(list.element, item, elements.and_then(|elements| elements.get(place)));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    pub(super) fn fill_map(&self, map: &MapType, object: &mut Map<String, Value>, before: Option<&Value>) {
-        for (name, zero) in &map.zeros {
-            if !object.contains_key(name) {
-                object.insert(name.clone(), zero.clone());
-            }
-        }
-        for (name, value) in object {
-            if let Some(id) = map.field(name) {
-                self.fill_zeros(id, value, before.and_then(|before| before.get(name)));
-            }
-        }
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, config: &Objec
     let mut new = applied(write, &live, known.as_ref(), config)?;
     target.check_identity(&mut new)?;
     check_name(target, &new)?;
-    complete(target, &mut new, &live);
+    target.complete(&mut new);
     update::drafted(write, part, current, old, new)
 }
 
@@ -52,15 +52,8 @@ fn draft_new(store: &Store, write: &Write<'_>, config: &Object) -> Answer<Draft>
     }
     // There is nothing whose version it could be.
     new.meta_mut().remove("resourceVersion");
-    complete(target, &mut new, &Object::new());
+    target.complete(&mut new);
     Ok(create::drafted(new))
-}
-
-fn complete(target: &Target, new: &mut Object, before: &Object) {
-    target.complete(new);
-    if let (Some(_), Some(kind)) = (&target.resource.shape, target.resource.kind_type(&target.version)) {
-        kind.fill_zeros(new, before);
-    }
 }
 
 /// The live object with everything applied, as its kind looks, and with its managers.

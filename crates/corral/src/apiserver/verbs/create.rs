@@ -59,9 +59,6 @@ pub(crate) fn settle(store: &Store, write: &Write<'_>, mut draft: Draft) -> Answ
     if resource.generation != Generation::Never {
         object.set_meta("generation", 1);
     }
-    if let (Some(_), Some(kind)) = (&resource.shape, resource.kind_type(&write.target.version)) {
-        kind.fill_zeros(&mut object, &Object::new());
-    }
 
     let mut errors = vec![];
     meta_rules::validate(resource, &object, &mut errors);

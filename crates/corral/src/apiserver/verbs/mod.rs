@@ -89,13 +89,15 @@ impl Target {
         invalid(&id.group, kind, object.name(), &[error])
     }
 
-    /// Deals with the fields that the kind does not know as the client wants it: warns of them, or refuses them.
-    pub fn check_unknown_fields(&self, write: &Write<'_>, object: &Object) -> Result<(), String> {
+    /// Deals with fields that the kind does not know, and with those that the body states more than once, as the client
+    /// wants it: warns of them, or refuses them.
+    pub fn check_fields(&self, write: &Write<'_>, object: &Object, duplicates: &[String]) -> Result<(), String> {
         if write.options.validation == FieldValidation::Ignore {
             return Ok(());
         }
         let unknown = self.resource.unknown_fields(&self.version, object);
-        let named: Vec<_> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+        let unknown = unknown.iter().map(|path| format!("unknown field {path:?}"));
+        let named: Vec<_> = unknown.chain(duplicates.iter().map(|path| format!("duplicate field {path:?}"))).collect();
         if named.is_empty() {
             return Ok(());
         }

@@ -33,7 +33,7 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, patch: &Patch)
     let mut new = old.clone();
     new.insert("apiVersion".into(), json!(target.resource.api_version(&target.version)));
     let mut new = apply(target, patch, new)?;
-    let known = target.check_unknown_fields(write, &new);
+    let known = target.check_fields(write, &new, &[]);
     // Decoded here first, since what a patch makes undecodable is the patch's fault.
     if let Err(why) = known.and_then(|()| target.resource.conform(&target.version, &mut new)) {
         let error = FieldError::invalid("patch", &json!(Value::Object(new).to_string()), &why);
