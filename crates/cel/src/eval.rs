@@ -265,10 +265,8 @@ fn select(operand: &Value, field: &str, way: Way) -> Evaluated {
         Value::Map(map) => map,
         Value::Optional(None) => return Ok(if way == Way::Presence { Value::Bool(false) } else { Value::none() }),
         Value::Optional(Some(inside)) => {
-            let found = select(inside, field, if way == Way::Value { Way::Optional } else { way });
-            return found;
+            return select(inside, field, if way == Way::Value { Way::Optional } else { way });
         }
-        _ if way == Way::Optional => return Err(EvalError::NoSuchOverload),
         _ => return Err(EvalError::NoSuchOverload),
     };
     let found = map.get(&Key::String(field.into()));

@@ -140,7 +140,7 @@ impl Door {
         let mut speech = auto::Builder::new(TokioExecutor::new());
         speech.http1().timer(TokioTimer::new());
         speech.http2().timer(TokioTimer::new());
-        if let Err(error) = speech.serve_connection(TokioIo::new(stream), service).await {
+        if let Err(error) = speech.serve_connection_with_upgrades(TokioIo::new(stream), service).await {
             tracing::debug!("the connection from {from} ended: {error}");
         }
     }

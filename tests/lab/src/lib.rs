@@ -26,6 +26,7 @@ mod pki;
 mod ports;
 mod processes;
 mod programs;
+mod protobuf;
 mod ready;
 mod record;
 
@@ -34,4 +35,5 @@ pub use binaries::Binaries;
 pub use controllers::Controllers;
 pub use error::{Error, Result};
 pub use lab::{Lab, LabOptions};
+pub use protobuf::write_table;
 pub use record::record;

@@ -35,6 +35,11 @@ enum Act {
     },
     /// Print the folder of the binaries.
     Path,
+    /// Write down how the built-in kinds are encoded in protobuf, for the embedded API server.
+    Protobuf {
+        /// The file to write.
+        file: PathBuf,
+    },
     /// Record the discovery documents and schemas of a fresh API server, for the embedded one.
     Record {
         #[arg(value_name = "FILE", default_value = "crates/corral/src/apiserver/recorded/kubernetes.zst")]
@@ -50,6 +55,7 @@ enum Act {
 
 fn main() -> ExitCode {
     let done = match Act::parse() {
+        Act::Protobuf { file } => drover_lab::write_table(&file),
         Act::Record { file } => drover_lab::record(&file),
         Act::Build => build(),
         Act::Up { kwok_nodes, real_nodes, images, write_kubeconfig } => {

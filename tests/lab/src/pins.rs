@@ -83,6 +83,12 @@ pub(crate) const MODULES: [Module; 3] = [
     },
 ];
 
+/// The version of Kubernetes that the lab builds, such as `v1.34.4`.
+pub(crate) fn kubernetes_version() -> &'static str {
+    let kubernetes = MODULES.iter().find(|module| module.name == "kubernetes");
+    kubernetes.and_then(Module::version).unwrap_or_default()
+}
+
 /// Names the cache folder of these pins: another pin, flag or machine type is another folder.
 pub(crate) fn key(modules: &[Module]) -> String {
     let mut hash = Sha256::new();

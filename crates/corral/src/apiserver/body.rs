@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 
 use super::{
     object::Object,
+    protobuf::{self, PROTOBUF},
     status::{Answer, bad_request, patch_rejected, unexplained, unsupported_media_type},
 };
 
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
-const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// What the original reads the head of an object into.
 const TYPE_META: &str =
     "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }";
@@ -40,6 +40,7 @@ fn read_object(content_type: &str, body: &[u8]) -> Answer<Result<Object, String>
             Ok(value) => typed(value).map_err(head),
             Err(error) => Err(format!("yaml: {error}")),
         },
+        PROTOBUF => protobuf::decode(body),
         _ => {
             let accepted = [JSON, YAML, PROTOBUF].join(", ");
             return Err(unsupported_media_type(format!(

@@ -13,6 +13,7 @@ use super::{
     fields::KindType,
     object::{Meta, Object, at, child, fill, moment, text},
     resources::{Dependents, Generation, Naming, Resource, ResourceId, Rules},
+    scale::Paths,
     schema::Schema,
     status::{Answer, FieldError},
     store::{Cause, Store, Stored, key_parts},
@@ -233,7 +234,7 @@ struct Version {
     declared: Value,
     columns: Vec<Column>,
     has_status: bool,
-    has_scale: bool,
+    scale: Option<Paths>,
 }
 
 impl Version {
@@ -245,7 +246,7 @@ impl Version {
             declared: schema.clone(),
             columns: Column::all(declared),
             has_status: has("status"),
-            has_scale: has("scale"),
+            scale: Paths::of_definition(&declared["subresources"]["scale"]),
         }
     }
 }
@@ -298,7 +299,11 @@ impl Rules for CustomRules {
     }
 
     fn has_scale(&self, version: &str) -> bool {
-        self.versions.get(version).is_some_and(|version| version.has_scale)
+        self.scale(version).is_some()
+    }
+
+    fn scale(&self, version: &str) -> Option<Paths> {
+        self.versions.get(version)?.scale.clone()
     }
 
     fn columns(&self, version: &str) -> Option<&[Column]> {

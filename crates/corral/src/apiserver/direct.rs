@@ -116,7 +116,8 @@ impl Direct {
 
     /// Adds to what a pod has printed, for `kubectl logs`.
     pub fn append_log(&self, namespace: &str, pod: &str, text: &str) {
-        self.server.store().with(|store| store.append_log(&key(namespace, pod), text));
+        let now = self.server.clock().now();
+        self.server.store().with(|store| store.append_log(&key(namespace, pod), text, now));
     }
 
     /// All objects of a kind as JSON, by namespace and name, for kinds that no type is at hand for.

@@ -30,6 +30,8 @@ mod eviction;
 mod fields;
 mod gotext;
 mod identity;
+mod kubelet;
+mod kubevirt;
 mod label_selector;
 mod log;
 mod meta_rules;
@@ -40,17 +42,20 @@ mod openapi;
 mod options;
 mod packed;
 mod pod_log;
+mod protobuf;
 mod recorded;
 mod request;
 mod requests;
 mod resources;
 mod reviews;
 mod saved;
+mod scale;
 mod schema;
 mod selectors;
 mod service;
 mod status;
 mod store;
+mod streams;
 mod table;
 mod tokens;
 mod verbs;
@@ -60,7 +65,7 @@ mod watch;
 mod write;
 
 use self::{
-    admission::{Admission, Nobody},
+    admission::{Admission, Chain},
     store::{Cause, Locked, Store},
     tokens::Tokens,
     verbs::Target,
@@ -108,7 +113,7 @@ impl std::fmt::Debug for ApiServer {
 impl ApiServer {
     /// A server with the built-in kinds and the namespaces that every cluster has.
     pub fn new(options: Options) -> Self {
-        ApiServer::with_admission(options, Box::new(Nobody))
+        ApiServer::with_admission(options, Box::new(Chain))
     }
 
     fn with_admission(options: Options, admission: Box<dyn Admission>) -> Self {

@@ -80,7 +80,7 @@ impl WriteOptions {
     pub fn to_json(&self, operation: Operation, intent: &Intent) -> Value {
         let kind = match (operation, intent) {
             (_, Intent::Patch(..) | Intent::Apply(..)) => "PatchOptions",
-            (Operation::Create | Operation::Connect, _) => "CreateOptions",
+            (Operation::Create, _) => "CreateOptions",
             (Operation::Update, _) => "UpdateOptions",
             (Operation::Delete, _) => "DeleteOptions",
         };

@@ -7,34 +7,53 @@ use std::{
 };
 
 use bytes::Bytes;
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 
 use super::{
     object::{Meta, text},
+    request::Query,
+    status::{Answer, FieldError, bad_request, invalid},
     store::Locked,
 };
 
 /// Logs by the pod's key.
 #[derive(Default)]
 pub(crate) struct PodLogs {
-    texts: BTreeMap<String, String>,
+    logs: BTreeMap<String, Log>,
     /// Who follows which pod.
     followers: BTreeMap<String, Vec<Waker>>,
 }
 
+/// What one pod has printed, and when.
+#[derive(Default)]
+pub(crate) struct Log {
+    text: String,
+    /// From which byte on something was printed at which moment.
+    times: Vec<(usize, Timestamp)>,
+}
+
+static NOTHING: Log = Log { text: String::new(), times: vec![] };
+
 impl PodLogs {
     /// Adds to a log and hands out whom to wake for it.
-    pub fn append(&mut self, pod: &str, text: &str) -> Vec<Waker> {
-        self.texts.entry(pod.into()).or_default().push_str(text);
+    pub fn append(&mut self, pod: &str, text: &str, at: Timestamp) -> Vec<Waker> {
+        let log = self.logs.entry(pod.into()).or_default();
+        log.times.push((log.text.len(), at));
+        log.text.push_str(text);
         self.wake(pod)
     }
 
+    pub fn log(&self, pod: &str) -> &Log {
+        self.logs.get(pod).unwrap_or(&NOTHING)
+    }
+
     pub fn text(&self, pod: &str) -> &str {
-        self.texts.get(pod).map(String::as_str).unwrap_or_default()
+        &self.log(pod).text
     }
 
     /// Forgets the log of a pod that is gone.
     pub fn forget(&mut self, pod: &str) -> Vec<Waker> {
-        self.texts.remove(pod);
+        self.logs.remove(pod);
         self.wake(pod)
     }
 
@@ -48,21 +67,77 @@ impl PodLogs {
     }
 }
 
-/// The part of a log that `tailLines` and `limitBytes` leave.
-pub(crate) fn tail(text: &str, lines: Option<usize>, bytes: Option<usize>) -> &str {
-    let text = match lines {
-        None => text,
-        Some(lines) => {
-            let total = text.lines().count();
-            let skipped: usize = text.split_inclusive('\n').take(total.saturating_sub(lines)).map(str::len).sum();
-            &text[skipped..]
+/// Which part of a log is wanted, and how.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogOptions {
+    tail_lines: Option<usize>,
+    limit_bytes: Option<usize>,
+    since: Option<Timestamp>,
+    timestamps: bool,
+}
+
+impl LogOptions {
+    pub fn read(query: &Query, now: Timestamp) -> Answer<Self> {
+        let mut errors = vec![];
+        let positive = "must be greater than 0";
+        if query.limit_bytes == Some(0) {
+            errors.push(FieldError::invalid("limitBytes", &0.into(), positive));
         }
-    };
-    let mut end = bytes.unwrap_or(text.len()).min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
+        if let Some(seconds) = query.since_seconds.filter(|seconds| *seconds < 1) {
+            errors.push(FieldError::invalid("sinceSeconds", &seconds.into(), positive));
+        }
+        if query.since_seconds.is_some() && !query.since_time.is_empty() {
+            errors.push(FieldError::forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"));
+        }
+        if !errors.is_empty() {
+            return Err(invalid("", "PodLogOptions", "", &errors));
+        }
+        let since = match (query.since_seconds, query.since_time.as_str()) {
+            (Some(seconds), _) => now.checked_sub(SignedDuration::from_secs(seconds)).ok(),
+            (None, "") => None,
+            (None, time) => Some(time.parse().map_err(|_| {
+                bad_request(format!("parsing time {time:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {time:?}"))
+            })?),
+        };
+        let Query { tail_lines, limit_bytes, timestamps, .. } = *query;
+        Ok(LogOptions { tail_lines, limit_bytes, since, timestamps })
     }
-    &text[..end]
+}
+
+impl Log {
+    pub fn len(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The part of the log that the options leave, as they want it.
+    pub fn shown(&self, options: &LogOptions) -> String {
+        let lines: Vec<_> = self.lines(0, options).collect();
+        let skipped = options.tail_lines.map_or(0, |wanted| lines.len().saturating_sub(wanted));
+        let mut shown: String = lines.into_iter().skip(skipped).collect();
+        let mut end = options.limit_bytes.unwrap_or(shown.len()).min(shown.len());
+        while !shown.is_char_boundary(end) {
+            end -= 1;
+        }
+        shown.truncate(end);
+        shown
+    }
+
+    /// The lines from a byte on, each with its moment if that is wanted.
+    fn lines<'a>(&'a self, from: usize, options: &'a LogOptions) -> impl Iterator<Item = String> + 'a {
+        let mut place = from;
+        let rest = self.text.get(from..).unwrap_or_default();
+        rest.split_inclusive('\n').filter_map(move |line| {
+            let at = self.times.iter().rev().find(|(start, _)| *start <= place).map(|(_, at)| *at);
+            place += line.len();
+            if options.since.is_some_and(|since| at.is_some_and(|at| at < since)) {
+                return None;
+            }
+            Some(match at.filter(|_| options.timestamps) {
+                Some(at) => format!("{} {line}", at.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H:%M:%S.%9fZ")),
+                None => line.to_string(),
+            })
+        })
+    }
 }
 
 /// A log that is followed until its pod has ended or is gone.
@@ -73,12 +148,13 @@ pub(crate) struct LogStream {
     /// What is shown of the log so far, until it is sent.
     start: Bytes,
     sent: usize,
+    options: LogOptions,
 }
 
 impl LogStream {
     /// Sends `start`, then follows the log from its byte `sent` on.
-    pub fn new(store: Arc<Locked>, pod: String, uid: String, start: Bytes, sent: usize) -> Self {
-        LogStream { store, pod, uid, start, sent }
+    pub fn new(store: Arc<Locked>, pod: String, uid: String, start: Bytes, sent: usize, options: LogOptions) -> Self {
+        LogStream { store, pod, uid, start, sent, options }
     }
 
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -87,10 +163,11 @@ impl LogStream {
         }
         let store = self.store.clone();
         store.with(|store| {
-            let news = store.pod_logs.text(&self.pod).get(self.sent..).unwrap_or_default();
-            if !news.is_empty() {
-                self.sent += news.len();
-                return Poll::Ready(Some(Bytes::copy_from_slice(news.as_bytes())));
+            let log = store.pod_logs.log(&self.pod);
+            if log.len() > self.sent {
+                let news: String = log.lines(self.sent, &self.options).collect();
+                self.sent = log.len();
+                return Poll::Ready(Some(Bytes::from(news)));
             }
             let pod = store.find("", "pods").and_then(|pods| pods.objects.get(&*self.pod));
             let running = pod.and_then(|pod| pod.object().ok()).is_some_and(|pod| {
@@ -109,12 +186,24 @@ impl LogStream {
 mod tests {
     use super::*;
 
+    fn printed() -> Log {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        Log { text: "a\nb\nc\n".into(), times: vec![(0, at(10)), (2, at(20)), (4, at(30))] }
+    }
+
     #[test]
     fn the_tail_of_a_log_is_its_last_lines() {
-        assert_eq!(tail("a\nb\nc\n", Some(2), None), "b\nc\n");
-        assert_eq!(tail("a\nb", Some(1), None), "b");
-        assert_eq!(tail("a\nb\n", Some(9), None), "a\nb\n");
-        assert_eq!(tail("a\nb\n", None, Some(3)), "a\nb");
-        assert_eq!(tail("größe", None, Some(3)), "gr");
+        let tail = |lines| LogOptions { tail_lines: Some(lines), ..LogOptions::default() };
+        assert_eq!(printed().shown(&tail(2)), "b\nc\n");
+        assert_eq!(printed().shown(&tail(9)), "a\nb\nc\n");
+        assert_eq!(printed().shown(&LogOptions { limit_bytes: Some(3), ..LogOptions::default() }), "a\nb");
+    }
+
+    #[test]
+    fn lines_are_as_old_as_what_printed_them() {
+        let since = Timestamp::from_second(20).ok();
+        assert_eq!(printed().shown(&LogOptions { since, ..LogOptions::default() }), "b\nc\n");
+        let options = LogOptions { timestamps: true, tail_lines: Some(1), ..LogOptions::default() };
+        assert_eq!(printed().shown(&options), "1970-01-01T00:00:30.000000000Z c\n");
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Path {
     pub subresource: String,
     /// In the old form: `/api/v1/watch/…`.
     pub watch: bool,
+    /// What stands behind the part of an object that passes requests on.
+    pub rest: String,
 }
 
 impl Route {
@@ -90,6 +92,7 @@ impl Path {
             name: name.into(),
             subresource: subresource.into(),
             watch: false,
+            rest: String::new(),
         };
         if let ["watch", rest @ ..] = rest {
             return Some(Path { watch: true, ..Path::parse(group, version, rest)? });
@@ -100,6 +103,9 @@ impl Path {
             ["namespaces", namespace, plural] => path(namespace, plural, "", ""),
             ["namespaces", namespace, plural, name] => path(namespace, plural, name, ""),
             ["namespaces", namespace, plural, name, part] => path(namespace, plural, name, part),
+            [plural, name, "proxy", further @ ..] => {
+                Path { rest: further.join("/"), ..path("", plural, name, "proxy") }
+            }
             [plural] => path("", plural, "", ""),
             [plural, name] => path("", plural, name, ""),
             [plural, name, part] => path("", plural, name, part),
@@ -175,6 +181,13 @@ pub(crate) struct Query {
     pub tail_lines: Option<usize>,
     pub limit_bytes: Option<usize>,
     pub include_object: String,
+    pub container: String,
+    pub command: Vec<String>,
+    pub stdin: bool,
+    pub previous: bool,
+    pub timestamps: bool,
+    pub since_seconds: Option<i64>,
+    pub since_time: String,
 }
 
 impl Query {
@@ -205,6 +218,13 @@ impl Query {
                 "follow" => query.follow = truth(&value),
                 "tailLines" => query.tail_lines = number(&value)?,
                 "limitBytes" => query.limit_bytes = number(&value)?,
+                "container" => query.container = value.into_owned(),
+                "command" => query.command.push(value.into_owned()),
+                "stdin" => query.stdin = truth(&value),
+                "previous" => query.previous = truth(&value),
+                "timestamps" => query.timestamps = truth(&value),
+                "sinceSeconds" => query.since_seconds = number(&value)?,
+                "sinceTime" => query.since_time = value.into_owned(),
                 "includeObject" => query.include_object = value.into_owned(),
                 // The original ignores what it does not know, too.
                 _ => {}

@@ -8,12 +8,13 @@ use kube::core::Status;
 use serde_json::{Value, json};
 
 use super::{
-    ApiServer, body, duplicates,
+    ApiServer, body, duplicates, kubevirt,
     object::{Meta, Object, at, child, fill, moment},
     options::{FieldValidation, MANAGER_LIMIT, WriteOptions},
-    pod_log::{LogStream, tail},
+    protobuf::PROTOBUF,
     request::{Path, Query, Wish, content_type},
     reviews,
+    scale::Paths,
     selectors::Selectors,
     service::{ApiBody, json_value, page_not_found, respond},
     status::{self, Answer, bad_request, method_not_allowed, no_such_resource, not_found, unsupported_media_type},
@@ -30,6 +31,8 @@ use super::{
     watch::{Watch, WatchOptions, check_watch},
     write::{self, Intent, Outcome, Write},
 };
+
+mod parts;
 
 const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
@@ -64,6 +67,9 @@ pub(super) async fn answer(
         let review = body::object(content_type(&head.headers), body, &path.plural).unwrap_or_default();
         return reviews::answer(server, actor, &head.method, path, review);
     }
+    if path.group == kubevirt::GROUP {
+        return kubevirt::answer(server, actor, &head.method, path).await;
+    }
     let Some(target) = server.store().with(|store| target(store, path))? else {
         return Ok(page_not_found());
     };
@@ -79,6 +85,11 @@ pub(super) async fn answer(
         "eviction" if ask.is_core("pods") => ask.evict(wish).await,
         "binding" if ask.is_core("pods") => ask.bind(wish).await,
         "log" if ask.is_core("pods") => ask.log(wish),
+        "exec" if ask.is_core("pods") => ask.exec(),
+        "attach" if ask.is_core("pods") => ask.attach(),
+        "portforward" if ask.is_core("pods") => ask.forward(),
+        "proxy" if ask.is_core("nodes") => ask.node_proxy(),
+        "scale" if let Some(paths) = Paths::of(&ask.target) => ask.scale(wish, &paths).await,
         "finalize" if ask.is_core("namespaces") => ask.finalize(wish).await,
         "token" if ask.is_core("serviceaccounts") => ask.token(wish),
         _ if ask.target.resource.shape.is_none() => Err(not_found(&ask.target.resource.id, &ask.target.name)),
@@ -339,26 +350,6 @@ impl Ask<'_> {
         Ok(created())
     }
 
-    fn log(&self, wish: Wish) -> Answer<Response<ApiBody>> {
-        if wish != Wish::Get {
-            return Err(method_not_allowed());
-        }
-        let key = self.target.key();
-        let (log, end, uid) = self.server.store().with(|store| {
-            let pod = get(store, &self.target, "")?.object()?;
-            let scheduled = at(&pod, &["spec", "nodeName"]).is_some();
-            let whole = store.pod_logs.text(&key);
-            let shown = tail(whole, self.query.tail_lines, self.query.limit_bytes);
-            let log = if scheduled { Bytes::copy_from_slice(shown.as_bytes()) } else { Bytes::new() };
-            Ok::<_, Box<Status>>((log, whole.len(), pod.uid().to_string()))
-        })?;
-        let body = match self.query.follow {
-            true => ApiBody::log(LogStream::new(self.server.store().clone(), key, uid, log, end)),
-            false => ApiBody::once(log),
-        };
-        Ok(respond(StatusCode::OK, "text/plain", body))
-    }
-
     /// Gives out a token for a service account.
     fn token(&self, wish: Wish) -> Answer<Response<ApiBody>> {
         if wish != Wish::Create {
@@ -441,8 +432,13 @@ impl Ask<'_> {
         Ok(object)
     }
 
-    /// The object in the body, from JSON or YAML.
+    /// The object in the body, from JSON, YAML or, for built-in kinds, protobuf.
     fn object(&self) -> Answer<Object> {
-        body::object(content_type(&self.head.headers), self.body, &self.target.resource.id.kind)
+        let resource = &self.target.resource;
+        let sent = content_type(&self.head.headers);
+        if sent == PROTOBUF && resource.shape.is_none() {
+            return Err(unknown_format(&["application/json", "application/yaml"]));
+        }
+        body::object(sent, self.body, &resource.id.kind)
     }
 }

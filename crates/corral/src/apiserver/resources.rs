@@ -13,6 +13,7 @@ use super::{
     fields::KindType,
     object::{Meta, Object, at, take_from},
     packed::Packed,
+    scale::Paths,
     schema::shape::METADATA,
     status::{Answer, FieldError},
     store::{Cause, Store},
@@ -180,6 +181,11 @@ pub(crate) trait Rules: Send + Sync {
     /// Sets what only the server may set on a new object, after its name and uid are known.
     fn prepare_create(&self, object: &mut Object, _at: Timestamp) {
         object.remove("status");
+    }
+
+    /// Where its objects keep how many replicas they want and have.
+    fn scale(&self, _version: &str) -> Option<Paths> {
+        None
     }
 
     /// Puts back what an update of the main resource may not change.

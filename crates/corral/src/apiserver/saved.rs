@@ -101,7 +101,7 @@ fn load_one(store: &mut Store, cause: &Cause<'_>, mut object: Object) -> Answer<
         store.restore(cause, &target.resource.id, &key, object, revision)?;
     }
     if let Some(log) = log {
-        store.append_log(&key, &log);
+        store.append_log(&key, &log, cause.at);
     }
     Ok(())
 }

@@ -257,6 +257,34 @@ pub(crate) fn apply_conflict(message: &str, causes: Vec<StatusCause>) -> Box<Sta
     failure(409, reason::CONFLICT, message.into()).with_details(StatusDetails { causes, ..none() }).boxed()
 }
 
+/// A server that this one has to ask does not answer.
+pub(crate) fn unavailable(message: &str) -> Box<Status> {
+    failure(503, reason::SERVICE_UNAVAILABLE, message.into()).boxed()
+}
+
+/// The refusal of a webhook, with what it says beside the message.
+pub(crate) fn denied(message: &str, status: &Value) -> Box<Status> {
+    let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 400);
+    let mut refusal = failure(code.unwrap_or(400), status["reason"].as_str().unwrap_or_default(), message.into());
+    if let Ok(details) = serde_json::from_value(status["details"].clone()) {
+        refusal = refusal.with_details(details);
+    }
+    refusal.boxed()
+}
+
+/// The refusal of a policy, for the reason that it states.
+pub(crate) fn denied_by_policy(resource: &ResourceId, name: &str, why: &str, stated: &str) -> Box<Status> {
+    let mut refusal = forbidden(resource, name, why, vec![cause("", why, "")]);
+    refusal.code = match stated {
+        "Unauthorized" => 401,
+        "Forbidden" => 403,
+        "RequestEntityTooLarge" => 413,
+        _ => 422,
+    };
+    refusal.reason = stated.into();
+    refusal
+}
+
 /// A patch that does not apply; the original says no more about it.
 pub(crate) fn patch_rejected() -> Box<Status> {
     let message = "the server rejected our request due to an error in our request";

@@ -400,8 +400,8 @@ impl Store {
     }
 
     /// Adds to what a pod has printed.
-    pub fn append_log(&mut self, pod: &str, text: &str) {
-        let followers = self.pod_logs.append(pod, text);
+    pub fn append_log(&mut self, pod: &str, text: &str, at: Timestamp) {
+        let followers = self.pod_logs.append(pod, text, at);
         self.wake.extend(followers);
     }
 

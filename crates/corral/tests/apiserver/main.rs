@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
 
+mod admission;
 mod applies;
 mod binding_and_eviction;
 mod builtin_kinds;
@@ -11,6 +12,7 @@ mod discovery;
 mod dry_runs;
 mod lists;
 mod more_kinds;
+mod parts;
 mod pod_logs;
 mod save_and_load;
 mod server;

@@ -8,6 +8,7 @@ use crate::support::*;
 #[tokio::test(start_paused = true)]
 async fn a_log_is_read_whole_or_from_its_end() {
     let server = server();
+    server.make("/api/v1/nodes", node("node-1")).await.ok();
     server.make(PODS, pod("a")).await.ok();
     let direct = server.direct("kubelet");
     direct.bind("default", "a", "node-1").unwrap();
@@ -22,6 +23,7 @@ async fn a_log_is_read_whole_or_from_its_end() {
 #[tokio::test(start_paused = true)]
 async fn a_followed_log_ends_with_its_pod() {
     let server = server();
+    server.make("/api/v1/nodes", node("node-1")).await.ok();
     server.make(PODS, pod("a")).await.ok();
     let direct = server.direct("kubelet");
     direct.bind("default", "a", "node-1").unwrap();
@@ -41,6 +43,7 @@ async fn a_followed_log_ends_with_its_pod() {
 #[tokio::test(start_paused = true)]
 async fn a_log_goes_with_its_pod() {
     let server = server();
+    server.make("/api/v1/nodes", node("node-1")).await.ok();
     let direct = server.direct("kubelet");
     for _ in 0..2 {
         server.make(PODS, pod("a")).await.ok();

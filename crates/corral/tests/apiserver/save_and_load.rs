@@ -13,6 +13,7 @@ async fn lived_in() -> ApiServer {
     server.make(JOBS, job("a")).await.ok();
     server.make(PODS, pod("a")).await.ok();
     server.direct("kubelet").bind("default", "a", "node-1").unwrap();
+    server.make("/api/v1/nodes", node("node-1")).await.ok();
     server.direct("kubelet").append_log("default", "a", "hello\n");
     server.remove(&format!("{JOBS}/a")).await.ok();
     server

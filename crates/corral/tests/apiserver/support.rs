@@ -183,6 +183,11 @@ pub fn pod(name: &str) -> Value {
             "spec": { "containers": [{ "name": "main", "image": "web:v1" }] } })
 }
 
+/// A node that pods can be bound to.
+pub fn node(name: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": name } })
+}
+
 pub fn job(name: &str) -> Value {
     json!({ "apiVersion": "batch/v1", "kind": "Job", "metadata": { "name": name }, "spec": { "template": { "spec": {
         "restartPolicy": "Never", "containers": [{ "name": "main", "image": "upgrade:v1" }],

@@ -238,7 +238,8 @@ async fn a_body_may_be_yaml_and_must_be_something() {
     assert_eq!(made["data"]["on"], "yes");
     assert_eq!(broken.code, 400);
     assert!(broken.message().starts_with("the object provided is unrecognized (must be of type ConfigMap)"));
-    assert_eq!(protobuf.code, 415);
+    assert_eq!(protobuf.code, 400);
+    assert!(protobuf.message().contains("does not appear to be a protobuf message"), "{}", protobuf.message());
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,19 @@
 //! only refuse it afterwards. Both are asked without the store's lock, since an answer may have to come over a network;
 //! what was decided on is compared with the store at the commit, and a write that was overtaken asks again.
 
-#![allow(dead_code, reason = "what reviews hold is read by whoever implements admission")]
+mod call;
+mod chain;
+mod expressions;
+mod matching;
+mod policies;
+mod policy_rules;
+mod review;
+mod webhooks;
+
+pub(crate) use self::{
+    chain::Chain,
+    policy_rules::{PolicyRules, WebhookRules},
+};
 
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -17,7 +29,6 @@ pub(crate) enum Operation {
     Create,
     Update,
     Delete,
-    Connect,
 }
 
 impl Operation {
@@ -27,12 +38,12 @@ impl Operation {
             Operation::Create => "CREATE",
             Operation::Update => "UPDATE",
             Operation::Delete => "DELETE",
-            Operation::Connect => "CONNECT",
         }
     }
 }
 
 /// One write, as it is shown to whoever has a say in it.
+#[derive(Clone, Copy)]
 pub(crate) struct Review<'a> {
     pub operation: Operation,
     /// The resource, the version through which it is written, the namespace and the name. The name is empty while it is
@@ -63,21 +74,4 @@ pub(crate) trait Admission: Send + Sync {
 
     /// Nothing, or a refusal.
     fn validate<'a>(&'a self, server: &'a ApiServer, review: Review<'a>) -> BoxFuture<'a, Answer<()>>;
-}
-
-/// Nobody has a say.
-pub(crate) struct Nobody;
-
-impl Admission for Nobody {
-    fn concerns(&self, _: &Store, _: Operation, _: &Target, _: &str) -> bool {
-        false
-    }
-
-    fn mutate<'a>(&'a self, _: &'a ApiServer, _: Review<'a>) -> BoxFuture<'a, Answer<Option<Object>>> {
-        Box::pin(async { Ok(None) })
-    }
-
-    fn validate<'a>(&'a self, _: &'a ApiServer, _: Review<'a>) -> BoxFuture<'a, Answer<()>> {
-        Box::pin(async { Ok(()) })
-    }
 }

@@ -6,6 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::{
+    admission::{PolicyRules, WebhookRules},
     crds::DefinitionRules,
     namespaces::NamespaceRules,
     resources::{Dependents, Generation, Naming, Resource, ResourceId, Rules},
@@ -130,10 +131,13 @@ fn particular(resource: Resource) -> Resource {
         | "resourceslices.resource.k8s.io"
         | "flowschemas.flowcontrol.apiserver.k8s.io"
         | "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io" => counted(resource),
-        "validatingadmissionpolicies.admissionregistration.k8s.io"
-        | "validatingadmissionpolicybindings.admissionregistration.k8s.io" => counted(conditional(resource)),
+        "validatingadmissionpolicies.admissionregistration.k8s.io" => {
+            counted(conditional(with(Arc::new(PolicyRules), resource)))
+        }
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io" => counted(conditional(resource)),
         "mutatingwebhookconfigurations.admissionregistration.k8s.io"
         | "validatingwebhookconfigurations.admissionregistration.k8s.io" => {
+            let resource = with(Arc::new(WebhookRules), resource);
             Resource { generation: Generation::OnContent, ..conditional(resource) }
         }
         "runtimeclasses.node.k8s.io" => conditional(upserted(resource)),
