@@ -42,8 +42,8 @@ sim: ## Every fault at every write, and 2,000 random schedules
 	cargo run --release --locked --quiet --bin drover -- simulate
 	cargo run --release --locked --quiet --bin drover -- simulate --seeds 2000
 
-bench: ## Measure the embedded API server and the operator
-	cargo bench --locked -p drover-corral --bench corral
+bench: ## Measure the embedded API server, the simulated world and the operator
+	cargo bench --locked -p drover-corral --bench corral --bench world
 	cargo bench --locked -p drover --bench operator
 
 bench-plan: build ## Measure Plans on a real control plane with KWOK nodes; ARGS="--controller-command '...'" measures another

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, ReplicaSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::api::PropagationPolicy;
 use kube::core::Status;
 use serde_json::{Value, json};
@@ -72,6 +73,11 @@ pub fn perform(direct: &Direct, action: &Action, now: Timestamp) -> Answer<()> {
         Action::UpdateRevision(revision) => direct.update(&**revision).map(drop),
         Action::DeleteRevision { namespace, name, uid } => {
             direct.delete::<ControllerRevision>(Some(namespace), name, Some(uid)).or_else(if_not_gone)
+        }
+        Action::CreateSlice(slice) => direct.create(&**slice).map(drop),
+        Action::UpdateSlice(slice) => direct.update(&**slice).map(drop),
+        Action::DeleteSlice { namespace, name, uid } => {
+            direct.delete::<EndpointSlice>(Some(namespace), name, Some(uid)).or_else(if_not_gone)
         }
         Action::BudgetStatus(budget) => direct.update_status(&**budget).map(drop),
         Action::Log { namespace, pod, lines } => {

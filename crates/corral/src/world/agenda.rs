@@ -38,6 +38,8 @@ pub enum Look {
     ReplicaSet(Key),
     StatefulSet(Key),
     DaemonSet(Key),
+    /// The EndpointSlice controller at a Service.
+    Service(Key),
     /// The scheduler at a pod.
     Waiting(Key),
     /// The scheduler at a Node that might suit a waiting pod now.
@@ -67,6 +69,7 @@ impl fmt::Display for Look {
             Look::ReplicaSet((namespace, name)) => write!(formatter, "ReplicaSet {namespace}/{name}"),
             Look::StatefulSet((namespace, name)) => write!(formatter, "StatefulSet {namespace}/{name}"),
             Look::DaemonSet((namespace, name)) => write!(formatter, "DaemonSet {namespace}/{name}"),
+            Look::Service((namespace, name)) => write!(formatter, "Service {namespace}/{name}"),
             Look::Waiting((namespace, name)) => write!(formatter, "waiting pod {namespace}/{name}"),
             Look::Room(name) => write!(formatter, "the room on Node {name}"),
             Look::Budget((namespace, name)) => write!(formatter, "PodDisruptionBudget {namespace}/{name}"),

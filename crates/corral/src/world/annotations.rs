@@ -27,6 +27,9 @@ pub const PRE_STOP: &str = "corral.drover.dev/pre-stop";
 /// On a pod: what a container prints when it starts.
 pub const LOG: &str = "corral.drover.dev/log";
 
+/// On a Job: when a pod of it failed last. The world writes it, since the pod may be gone before its back-off ends.
+pub const LAST_FAILURE: &str = "corral.drover.dev/last-failure";
+
 /// On a Node: the same for every container that a Job runs there. It wins over what the pod says, so that a
 /// scenario can make one node slow or faulty.
 pub const JOB_DURATION: &str = "corral.drover.dev/job-duration";

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::node::HOSTNAME;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use k8s_openapi::api::core::v1::{Node, Pod, Service, Taint};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::{Selector, SelectorExt};
 
@@ -46,6 +46,8 @@ pub struct Index {
     job_uids: BTreeSet<String>,
     budgets: BTreeMap<Key, Selector>,
     covering: Selecting<Key>,
+    pub services: BTreeMap<Key, Selector>,
+    serving: Selecting<Key>,
     pub workloads: Workloads,
 }
 
@@ -112,6 +114,24 @@ impl Index {
             self.covering.insert(&key.0, &selector, key.clone());
             self.budgets.insert(key.clone(), selector);
         }
+    }
+
+    pub fn note_service(&mut self, key: &Key, service: Option<&Service>) {
+        if let Some(before) = self.services.remove(key) {
+            self.serving.remove(&key.0, &before, key);
+        }
+        let labels = service.and_then(|service| service.spec.as_ref()?.selector.clone());
+        if let Some(labels) = labels.filter(|labels| !labels.is_empty()) {
+            let selector: Selector = labels.into_iter().collect();
+            self.serving.insert(&key.0, &selector, key.clone());
+            self.services.insert(key.clone(), selector);
+        }
+    }
+
+    /// The Services that a pod in this namespace with these labels is behind.
+    pub fn services_over<'a>(&'a self, namespace: &str, labels: &'a Labels) -> impl Iterator<Item = &'a Key> {
+        let matches = |key: &&Key| self.services.get(*key).is_some_and(|selector| selector.matches(labels));
+        self.serving.candidates(namespace, labels).into_iter().filter(matches)
     }
 
     pub fn pod(&self, key: &Key) -> Option<&PodNote> {

@@ -37,6 +37,7 @@ impl World {
             Look::ReplicaSet(key) => self.look_at_replica_set(key, now),
             Look::StatefulSet(key) => self.look_at_stateful_set(key, now),
             Look::DaemonSet(key) => self.look_at_daemon_set(key, now),
+            Look::Service(key) => self.look_at_service(key, now),
             Look::Waiting(key) => self.look_at_waiting(key, now),
             Look::Room(node) => self.look_at_room(node, now),
             Look::Budget(key) => self.look_at_budget(key, now),

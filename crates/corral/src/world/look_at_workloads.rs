@@ -1,10 +1,11 @@
-//! Looking at Deployments, ReplicaSets, StatefulSets and DaemonSets.
+//! Looking at Deployments, ReplicaSets, StatefulSets, DaemonSets and Services.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
-use kube::Resource;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 use super::agenda::Key;
 use super::look::Wake;
@@ -12,7 +13,7 @@ use super::notes::PodNote;
 use super::outcome::{Action, Outcome};
 use super::workloads::revisions::History;
 use super::workloads::{WorkloadKind, daemon_set, deployment, replica_set, stateful_set, template};
-use super::{Part, World, pods};
+use super::{Part, World, endpoint_slices, pods};
 use crate::apiserver::{Answer, Kind};
 
 impl World {
@@ -56,7 +57,7 @@ impl World {
         self.adopt(Part::StatefulSets, WorkloadKind::StatefulSet, key, &set, now)?;
         let labels = spec.selector.match_labels.clone().unwrap_or_default();
         let collisions = set.status.as_ref().and_then(|status| status.collision_count);
-        let history = History::of(&set, &spec.template, labels, collisions, self.revisions_of(&set)?);
+        let history = History::of(&set, &spec.template, labels, collisions, self.owned_by(&set)?);
         self.perform(Part::StatefulSets, &stateful_set::reconcile(&set, &history, &self.controlled(&set), now), now)
     }
 
@@ -66,9 +67,23 @@ impl World {
         self.adopt(Part::DaemonSets, WorkloadKind::DaemonSet, key, &set, now)?;
         let labels = spec.template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()).unwrap_or_default();
         let collisions = set.status.as_ref().and_then(|status| status.collision_count);
-        let history = History::of(&set, &spec.template, labels, collisions, self.revisions_of(&set)?);
+        let history = History::of(&set, &spec.template, labels, collisions, self.owned_by(&set)?);
         let outcome = daemon_set::reconcile(&set, &history, &self.controlled(&set), self.index.places(), now);
         self.perform(Part::DaemonSets, &outcome, now)
+    }
+
+    pub(super) fn look_at_service(&self, key: &Key, now: Timestamp) -> Answer<Wake> {
+        let Some(service) = self.read_for::<Service>(Part::EndpointSlices, &key.0, &key.1)? else { return Ok(None) };
+        let Some(selector) = self.index.services.get(key) else { return Ok(None) };
+        let selected: Vec<(&Key, &PodNote)> = self.index.selected(&key.0, selector).collect();
+        let direct = self.direct(Part::EndpointSlices);
+        let example = match selected.first() {
+            Some(((namespace, name), _)) => direct.get::<Pod>(Some(namespace), name)?,
+            None => None,
+        };
+        let known = self.owned_by::<EndpointSlice, _>(&service)?;
+        let outcome = endpoint_slices::reconcile(&service, &selected, example.as_ref(), known, now);
+        self.perform(Part::EndpointSlices, &outcome, now)
     }
 
     /// The pods that an object controls.
@@ -93,13 +108,13 @@ impl World {
         self.perform(part, &Outcome::act(actions.collect()), now).map(drop)
     }
 
-    /// The revisions of an object, found by their owner.
-    fn revisions_of<K: Kind>(&self, owner: &K) -> Answer<Vec<ControllerRevision>> {
+    /// The objects of a kind that belong to another one.
+    fn owned_by<T: Kind, K: Kind>(&self, owner: &K) -> Answer<Vec<T>> {
         let direct = self.server.direct("world");
         let mut found = Vec::new();
         for entry in self.owners.dependents(pods::uid(owner.meta())) {
-            if entry.resource.plural == <ControllerRevision as Resource>::plural(&()) {
-                found.extend(direct.get::<ControllerRevision>(Some(&entry.header.namespace), &entry.header.name)?);
+            if entry.resource.plural == T::plural(&()) && entry.resource.group == T::group(&()) {
+                found.extend(direct.get::<T>(Some(&entry.header.namespace), &entry.header.name)?);
             }
         }
         Ok(found)

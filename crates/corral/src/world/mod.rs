@@ -24,6 +24,7 @@ pub mod kubelet;
 mod act;
 mod agenda;
 mod budget;
+mod endpoint_slices;
 mod events;
 mod garbage;
 mod index;
@@ -42,6 +43,8 @@ mod workloads;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod workload_tests;
 
 /// A part of the world, which can be left out where the real one, or none, is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,13 +57,14 @@ pub enum Part {
     ReplicaSets,
     StatefulSets,
     DaemonSets,
+    EndpointSlices,
     Scheduler,
     Budgets,
     Garbage,
 }
 
 impl Part {
-    pub const ALL: [Part; 11] = [
+    pub const ALL: [Part; 12] = [
         Part::Kubelets,
         Part::NodeLifecycle,
         Part::TaintEviction,
@@ -69,6 +73,7 @@ impl Part {
         Part::ReplicaSets,
         Part::StatefulSets,
         Part::DaemonSets,
+        Part::EndpointSlices,
         Part::Scheduler,
         Part::Budgets,
         Part::Garbage,
@@ -85,6 +90,7 @@ impl Part {
             Part::ReplicaSets => "world/replicaset",
             Part::StatefulSets => "world/statefulset",
             Part::DaemonSets => "world/daemonset",
+            Part::EndpointSlices => "world/endpointslice",
             Part::Scheduler => "world/scheduler",
             Part::Budgets => "world/budget",
             Part::Garbage => "world/garbage",

@@ -41,6 +41,7 @@ pub struct PodNote {
     pub uid: String,
     pub labels: Labels,
     pub node: Option<String>,
+    pub ip: Option<String>,
     pub owner: Option<Owner>,
     /// It waits to be counted by its Job.
     pub tracked: bool,
@@ -69,6 +70,7 @@ impl PodNote {
             uid: pods::uid(metadata).into(),
             labels: metadata.labels.clone().unwrap_or_default(),
             node: pods::node(pod).map(Into::into),
+            ip: pod.status.as_ref().and_then(|status| status.pod_ip.clone()),
             owner: pods::controller(metadata).map(Owner::of),
             tracked: pods::has_finalizer(metadata, TRACKING),
             phase: match pods::phase(pod) {

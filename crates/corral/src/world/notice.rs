@@ -33,6 +33,13 @@ impl World {
             ("", "nodes") => self.notice_node(&change.name, read(&direct, &key).as_ref()),
             ("batch", "jobs") => self.notice_job(&key, read(&direct, &key).as_ref()),
             ("coordination.k8s.io", "leases") => self.notice_lease(&key),
+            ("", "services") => {
+                let service = read(&direct, &key);
+                self.index.note_service(&key, service.as_ref());
+                if service.is_some() {
+                    self.soon(Look::Service(key.clone()));
+                }
+            }
             ("policy", "poddisruptionbudgets") => self.notice_budget(&key, read(&direct, &key).as_ref()),
             ("apps", "deployments") => {
                 let note = read(&direct, &key).as_ref().and_then(WorkloadNote::of_deployment);
@@ -69,6 +76,7 @@ impl World {
             }
         }
         self.notice_covered(key, before.as_ref(), after.as_ref());
+        self.notice_served(key, before.as_ref(), after.as_ref());
         let has_left = |before: &&PodNote| after.as_ref().and_then(PodNote::occupies) != before.occupies();
         if let Some(freed) = before.as_ref().filter(|before| before.occupies().is_some()).filter(has_left) {
             self.notice_freed(freed);
@@ -117,6 +125,18 @@ impl World {
         let covering = before.into_iter().chain(after).flat_map(|note| self.index.budgets_over(&key.0, &note.labels));
         let covering: Vec<Look> = covering.cloned().map(Look::Budget).collect();
         covering.into_iter().for_each(|look| self.soon(look));
+    }
+
+    /// A pod can be reached through the Services that select it.
+    fn notice_served(&mut self, key: &Key, before: Option<&PodNote>, after: Option<&PodNote>) {
+        let reached =
+            |note: &PodNote| (note.ready, note.leaving, note.ip.clone(), note.has_ended(), note.labels.clone());
+        if before.map(reached) == after.map(reached) {
+            return;
+        }
+        let serving = before.into_iter().chain(after).flat_map(|note| self.index.services_over(&key.0, &note.labels));
+        let serving: Vec<Look> = serving.cloned().map(Look::Service).collect();
+        serving.into_iter().for_each(|look| self.soon(look));
     }
 
     /// A pod has left its place: others that had to keep away may have a chance now, there and nearby.

@@ -8,6 +8,7 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, Repl
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 
@@ -86,6 +87,13 @@ pub enum Action {
     CreateRevision(Box<ControllerRevision>),
     UpdateRevision(Box<ControllerRevision>),
     DeleteRevision {
+        namespace: String,
+        name: String,
+        uid: String,
+    },
+    CreateSlice(Box<EndpointSlice>),
+    UpdateSlice(Box<EndpointSlice>),
+    DeleteSlice {
         namespace: String,
         name: String,
         uid: String,

@@ -26,9 +26,9 @@ fn object<K: Kind>(value: Value) -> K {
 }
 
 /// A cluster with a world on it.
-struct Cluster {
+pub(super) struct Cluster {
     server: ApiServer,
-    direct: Direct,
+    pub(super) direct: Direct,
     world: tokio::task::JoinHandle<()>,
 }
 
@@ -39,16 +39,16 @@ impl Drop for Cluster {
 }
 
 impl Cluster {
-    fn new(options: WorldOptions) -> Cluster {
+    pub(super) fn new(options: WorldOptions) -> Cluster {
         Cluster::on(fresh_server(noon()), options)
     }
 
-    fn on(server: ApiServer, options: WorldOptions) -> Cluster {
+    pub(super) fn on(server: ApiServer, options: WorldOptions) -> Cluster {
         let world = tokio::spawn(World::run(server.clone(), options));
         Cluster { direct: server.direct("test"), server, world }
     }
 
-    async fn with_nodes(names: &[&str]) -> Cluster {
+    pub(super) async fn with_nodes(names: &[&str]) -> Cluster {
         let cluster = Cluster::new(WorldOptions::default());
         for name in names {
             cluster.create::<Node>(node(name));
@@ -57,15 +57,15 @@ impl Cluster {
         cluster
     }
 
-    fn create<K: Kind>(&self, value: Value) -> K {
+    pub(super) fn create<K: Kind>(&self, value: Value) -> K {
         self.direct.create(&object::<K>(value)).unwrap()
     }
 
-    fn get<K: Kind>(&self, namespace: &str, name: &str) -> Option<K> {
+    pub(super) fn get<K: Kind>(&self, namespace: &str, name: &str) -> Option<K> {
         self.direct.get(Some(namespace).filter(|namespace| !namespace.is_empty()), name).unwrap()
     }
 
-    fn node(&self, name: &str) -> Node {
+    pub(super) fn node(&self, name: &str) -> Node {
         self.get("", name).unwrap()
     }
 
@@ -73,16 +73,16 @@ impl Cluster {
         self.get("default", name).unwrap()
     }
 
-    fn pods(&self) -> Vec<Pod> {
+    pub(super) fn pods(&self) -> Vec<Pod> {
         self.direct.list().unwrap()
     }
 
-    async fn passes(&self, seconds: u64) {
+    pub(super) async fn passes(&self, seconds: u64) {
         self.server.clock().sleep(Duration::from_secs(seconds)).await;
     }
 
     /// Waits for something to become so, and fails if it has not within an hour.
-    async fn until(&self, what: &str, holds: impl Fn(&Cluster) -> bool) {
+    pub(super) async fn until(&self, what: &str, holds: impl Fn(&Cluster) -> bool) {
         for _ in 0..36_000 {
             if holds(self) {
                 return;
@@ -105,7 +105,7 @@ fn fresh_server(epoch: Timestamp) -> ApiServer {
     ApiServer::new(Options { clock, seed: 7, latency: Duration::from_millis(1), watch_window: 1000 })
 }
 
-fn node(name: &str) -> Value {
+pub(super) fn node(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "annotations": {KUBELET: SIMULATED}}})
 }
 

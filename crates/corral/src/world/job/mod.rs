@@ -3,8 +3,7 @@
 //! Models `pkg/controller/job` of Kubernetes 1.34: pods carry a tracking finalizer until they are counted, a verdict
 //! (`SuccessCriteriaMet`, `FailureTarget`) is written before the end it leads to (`Complete`, `Failed`), and the end
 //! waits until no pod is left terminating. Left out: indexed Jobs, pod failure policies, success policies. The original
-//! keeps its back-off in memory; here it follows from the failed pods, so a pod that was deleted and is gone is
-//! replaced without the wait of ten seconds.
+//! keeps its back-off in memory; here it follows from the failed pods and from an annotation of the Job.
 
 mod conditions;
 mod tally;
@@ -25,6 +24,7 @@ use self::conditions::Verdict;
 #[cfg(test)]
 pub use self::conditions::is_finished;
 use self::tally::Tally;
+use super::annotations::LAST_FAILURE;
 use super::outcome::{Action, Outcome, doubled, seconds_after, sooner, stamp};
 use super::pods;
 
@@ -73,7 +73,12 @@ pub fn reconcile(job: &Job, pods: &[Pod], now: Timestamp) -> Outcome {
     tally.write_counts(&mut status);
     if job.status.as_ref() != Some(&status) {
         // Before the finalizers go: a pod must never vanish uncounted.
-        actions.push(Action::JobStatus(Box::new(Job { status: Some(status), ..job.clone() })));
+        let mut job = Job { status: Some(status), ..job.clone() };
+        if let Some(failure) = tally.last_failure {
+            let annotations = job.metadata.annotations.get_or_insert_default();
+            annotations.insert(LAST_FAILURE.into(), failure.to_string());
+        }
+        actions.push(Action::JobStatus(Box::new(job)));
     }
     actions.extend(released);
     Outcome { actions, wake }

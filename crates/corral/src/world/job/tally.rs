@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 use super::conditions::Verdict;
 use super::{TRACKING, only_replaces_failed};
+use crate::world::annotations::LAST_FAILURE;
 use crate::world::outcome::Action;
 use crate::world::pods;
 
@@ -73,6 +74,7 @@ impl<'a> Tally<'a> {
                 .iter()
                 .filter(|pod| failed_pods.contains(pods::uid(&pod.metadata)))
                 .filter_map(finished_at)
+                .chain(noted_failure(job))
                 .max(),
             failed_pods,
             released: BTreeSet::new(),
@@ -161,6 +163,11 @@ pub fn too_many_restarts(spec: &JobSpec, pods: &[Pod], limit: i32) -> bool {
         .map(|status| of(status.init_container_statuses.as_ref()) + of(status.container_statuses.as_ref()))
         .sum();
     restarts_in_place && if limit == 0 { restarts > 0 } else { restarts >= limit }
+}
+
+/// The last failure of a pod that may be gone by now.
+fn noted_failure(job: &Job) -> Option<Timestamp> {
+    job.metadata.annotations.as_ref()?.get(LAST_FAILURE)?.parse().ok()
 }
 
 /// A pod that is being deleted counts as failed at once, unless the Job waits for its end.

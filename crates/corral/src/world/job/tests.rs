@@ -315,3 +315,18 @@ fn a_finished_job_is_deleted_when_its_time_to_live_has_passed() {
     let gone = Action::DeleteJob { namespace: "system-upgrade".into(), name: "apply".into(), uid: "job-1".into() };
     assert_eq!(ttl::expire(&job, at(910)).actions, [gone]);
 }
+
+#[test]
+fn a_failed_pod_that_is_gone_is_still_waited_for() {
+    let failed = pod("a", pods::FAILED);
+    let outcome = reconcile(&started(job(json!({}))), &[failed], at(11));
+    let noted = outcome.actions.iter().find_map(|act| if let Action::JobStatus(job) = act { Some(job) } else { None });
+    let mut gone = (**noted.unwrap()).clone();
+    let status = gone.status.as_mut().unwrap();
+    (status.uncounted_terminated_pods, status.failed) = (None, Some(1));
+
+    let waiting = reconcile(&gone, &[], at(12));
+    assert_eq!(created(&waiting).len(), 0);
+    assert_eq!(waiting.wake, Some(at(20)), "ten seconds after it failed");
+    assert_eq!(created(&reconcile(&gone, &[], at(20))).len(), 1);
+}
