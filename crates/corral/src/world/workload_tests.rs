@@ -104,7 +104,7 @@ async fn pods_of_a_machine_that_falls_silent_go_elsewhere_and_hang_until_it_is_b
     annotations.insert("corral.drover.dev/down-until".into(), "never".into());
     cluster.direct.update(&dead).unwrap();
 
-    cluster.passes(45).await;
+    cluster.passes(35).await;
     assert!(super::lifecycle::is_ready(&cluster.node("n1")), "nobody knows yet");
     cluster.passes(30).await;
     assert!(!super::lifecycle::is_ready(&cluster.node("n1")));
