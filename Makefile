@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 
-.PHONY: help demo build image test test-real record diff-fuzz sim bench bench-plan lab
+.PHONY: help demo demo-real build image test test-real record diff-fuzz sim bench bench-plan lab
 
 help: ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -10,6 +10,10 @@ help: ## Show this
 demo: ## Upgrade three nodes of the embedded cluster, with live progress
 	@./scripts/need cargo cc
 	cargo run --release --locked --quiet --bin drover -- demo plan
+
+demo-real: ## Upgrade the kubelets of three real nodes under load, line by line (as root, on Linux)
+	@./scripts/need cargo cc go real-nodes
+	cargo run --locked --quiet -p drover-lab -- demo
 
 build: ## Build the release binary: target/release/drover
 	@./scripts/need cargo cc

@@ -9,7 +9,8 @@ const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Nobody: neither the operator nor a drain needs rights on the machine that it runs on.
 const USER: &str = "65534:65534";
 
-/// Drover's image around this program.
+/// Drover's image around this program. Under the name [`drover_api::plan::jobs::DROVER_IMAGE`] an operator finds it
+/// without being told.
 pub fn drover(name: &str, program: PathBuf) -> Result<Image> {
     let authorities = Path::new(AUTHORITIES);
     if !authorities.exists() {

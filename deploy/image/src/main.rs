@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use drover_api::plan::jobs::DROVER_IMAGE;
 use drover_image::{Result, archives, drover, static_binary};
 
 /// Builds Drover's image as an OCI archive.
@@ -11,7 +12,7 @@ use drover_image::{Result, archives, drover, static_binary};
 #[command(name = "drover-image")]
 struct Args {
     /// The image's name and tag
-    #[arg(long, default_value = concat!("localhost/drover:v", env!("CARGO_PKG_VERSION")))]
+    #[arg(long, default_value = DROVER_IMAGE)]
     name: String,
     /// Where to write it [default: target/images/drover.tar]
     #[arg(long, value_name = "FILE")]

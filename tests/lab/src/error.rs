@@ -61,6 +61,15 @@ pub enum Error {
     #[error("real nodes need the cgroup controllers {}, each in a cgroup v1 hierarchy; this machine has them in cgroup v2 or not at all, which the lab cannot divide among nodes yet", missing.join(", "))]
     NoCgroups { missing: Vec<String> },
 
+    #[error("no pod of the service {service} was ready within {seconds} s")]
+    NoEndpoints { service: String, seconds: u64 },
+
+    #[error("waited {seconds} s in vain until {what}")]
+    Never { what: String, seconds: u64 },
+
+    #[error("requests to the service failed; the first of them:\n{}", failures.join("\n"))]
+    RequestsFailed { failures: Vec<String> },
+
     #[error("there is no node {name} in this cluster")]
     NoNode { name: String },
 

@@ -2,14 +2,13 @@
 
 use std::path::PathBuf;
 
+use drover_api::plan::jobs::DROVER_IMAGE;
 use drover_image::{Image, ImageFile, archives, static_binary};
 
 use crate::binaries::Binaries;
 use crate::error::Result;
 use crate::nodes::NEW_KUBELET;
 
-/// The image of Drover, as operator and in the Jobs of Plans.
-pub const DROVER: &str = "localhost/drover:lab";
 /// A web server that ends gracefully; it listens on port 8080.
 pub const WEB: &str = "localhost/web:lab";
 /// What a Plan names as its upgrade: the version that it upgrades to becomes the tag.
@@ -24,8 +23,9 @@ pub fn all() -> Result<Vec<PathBuf>> {
     Ok(vec![web()?, kubelet_upgrade()?, drover()?])
 }
 
+/// Drover's own, as operator and in the Jobs of Plans; under the name by which an operator asks for it.
 pub fn drover() -> Result<PathBuf> {
-    write("drover-lab", &drover_image::drover(DROVER, static_binary("drover", "drover")?)?)
+    write("drover", &drover_image::drover(DROVER_IMAGE, static_binary("drover", "drover")?)?)
 }
 
 pub fn web() -> Result<PathBuf> {

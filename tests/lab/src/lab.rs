@@ -146,6 +146,16 @@ impl Lab {
         self.site.network.run(|| etcd::compact(self.site.ports.etcd))?
     }
 
+    /// Starts a program that ends with the lab; its log is among those of the components.
+    pub fn start(&mut self, name: &str, command: &mut Command) -> Result<()> {
+        self.processes.start(name, command)
+    }
+
+    /// Ends such a program by SIGKILL.
+    pub fn kill(&mut self, name: &str) -> Result<()> {
+        self.processes.kill(name)
+    }
+
     /// A program that can reach the API server, wherever this lab's network is.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         self.site.network.command(program)

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use drover_lab::nodes::{self, Cluster, ClusterOptions};
-use drover_lab::{Binaries, Error, Lab, LabOptions, Result, images};
+use drover_lab::{Binaries, Error, Lab, LabOptions, Result, demo, images};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -32,6 +32,12 @@ enum Act {
         /// Write the administrator's kubeconfig here, too.
         #[arg(long, value_name = "FILE")]
         write_kubeconfig: Option<PathBuf>,
+    },
+    /// Upgrade the kubelets of real nodes under load, told line by line (needs root)
+    Demo {
+        /// How many nodes, six at most
+        #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=6))]
+        nodes: u8,
     },
     /// Print the folder of the binaries.
     Path,
@@ -61,6 +67,7 @@ fn main() -> ExitCode {
         Act::Up { kwok_nodes, real_nodes, images, write_kubeconfig } => {
             up(kwok_nodes, real_nodes, images, write_kubeconfig.as_deref())
         }
+        Act::Demo { nodes } => this_program().and_then(|program| demo::run(nodes, &program)),
         Act::NodeEnter { spec } => nodes::enter(&spec),
         Act::NodeInit { spec } => nodes::init(&spec),
         Act::Path => Binaries::location().map(|dir| println!("{}", dir.display())),

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::error::{Error, OnFile, Result};
 
 const REAPER: &str = include_str!("reaper.sh");
@@ -106,6 +108,15 @@ impl Processes {
         wait_for(&mut process.child, &self.dir)?;
         let path = self.record_of(name);
         fs::remove_file(&path).on_file("remove", &path)
+    }
+
+    /// Ends one process without a warning and waits until it is gone.
+    pub fn kill(&mut self, name: &str) -> Result<()> {
+        let pid = self.recorded(name).and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        if let Some(pid) = pid {
+            kill_process(pid, Signal::KILL).map_err(Into::into).on_file("end", &self.record_of(name))?;
+        }
+        self.stop(name)
     }
 
     /// Waits until `holds`, and says what the process's log says if it ends or takes too long before that.

@@ -23,8 +23,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
-
 use crate::binaries::Binaries;
 use crate::error::{Error, OnFile, Result};
 use crate::images;
@@ -99,6 +97,10 @@ impl Cluster {
         &self.lab
     }
 
+    pub(crate) fn lab_mut(&mut self) -> &mut Lab {
+        &mut self.lab
+    }
+
     pub fn node_names(&self) -> Vec<String> {
         self.nodes.iter().map(|node| node.name.clone()).collect()
     }
@@ -122,15 +124,7 @@ impl Cluster {
     /// Cuts the power: every process of the node is gone at once.
     pub fn crash(&mut self, name: &str) -> Result<()> {
         let process = self.node(name)?.process();
-        let Some(pid) = self.lab.processes.recorded(&process).and_then(|pid| i32::try_from(pid).ok()) else {
-            return Ok(());
-        };
-        if let Some(pid) = Pid::from_raw(pid) {
-            kill_process(pid, Signal::KILL)
-                .map_err(Into::into)
-                .on_file("end", &self.lab.processes.record_of(&process))?;
-        }
-        self.lab.processes.stop(&process)
+        self.lab.processes.kill(&process)
     }
 
     /// Starts a node that has crashed: with the same disk, and another boot id.

@@ -52,6 +52,25 @@ fn a_process_that_ignores_sigterm_is_killed() {
 }
 
 #[test]
+fn one_that_is_killed_gets_no_warning() {
+    let base = tempfile::tempdir().unwrap();
+    let mut processes = Processes::new_in(base.path()).unwrap();
+    processes
+        .start(
+            "one",
+            Command::new("sh").args(["-c", "trap 'echo warned' TERM; echo ready; while :; do sleep 0.1; done"]),
+        )
+        .unwrap();
+    let (log, id) = (processes.log("one"), processes.ids()[0]);
+    until("the trap is set", || tail(&log) == "ready");
+
+    processes.kill("one").unwrap();
+
+    assert!(!exists(id) && processes.recorded("one").is_none());
+    assert_eq!(tail(&log), "ready");
+}
+
+#[test]
 fn one_can_be_stopped_and_started_again_while_the_other_goes_on() {
     let base = tempfile::tempdir().unwrap();
     let mut processes = Processes::new_in(base.path()).unwrap();
