@@ -1,11 +1,12 @@
 //! What the simulated world costs: a whole upgrade in virtual time, node by node drained, upgraded and given back, while
 //! Deployments, budgets and the scheduler keep the pods going. One line for each size, with what it may take beside it;
-//! fails if it takes more.
+//! fails if it takes more. The time is that of the processor: on one thread it is what a clock on the wall shows where
+//! nothing else runs.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a benchmark that cannot go on has nothing to say")]
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use drover_clock::Clock;
 use drover_corral::apiserver::{ApiServer, Direct, Kind, Options};
@@ -27,14 +28,14 @@ fn main() -> ExitCode {
     ];
     let mut all_reached = true;
     for size in sizes {
-        let started = start();
+        let before = processor_seconds();
         let virtual_time = Builder::new_current_thread()
             .enable_all()
             .start_paused(true)
             .build()
             .expect("a runtime")
             .block_on(upgrade(size));
-        let (took, memory) = (started.elapsed().as_secs_f64(), peak_megabytes());
+        let (took, memory) = (processor_seconds() - before, peak_megabytes());
         let reached = took <= size.seconds && memory <= 1024;
         all_reached &= reached;
         let verdict = if reached { "ok" } else { "MISSED" };
@@ -191,9 +192,13 @@ fn create<K: Kind>(direct: &Direct, object: Value) {
     direct.create(&serde_json::from_value::<K>(object).expect("an object")).expect("a new object");
 }
 
-#[allow(clippy::disallowed_methods, reason = "a benchmark measures the time that passes on the wall")]
-fn start() -> Instant {
-    Instant::now()
+/// The time that the process has used, from its 14th and 15th entry in hundredths of a second.
+fn processor_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second entry, the name in brackets, may contain blanks.
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let entries = after_name.split_whitespace().skip(11).take(2);
+    entries.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
 /// The most memory that the process has had.

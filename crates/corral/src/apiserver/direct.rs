@@ -59,21 +59,29 @@ impl Direct {
     }
 
     pub fn create<K: Kind>(&self, object: &K) -> Answer<K> {
-        let object = untyped(object)?;
-        let stored = self.server.store().with(|store| {
-            let target = target::<K>(store, object.namespace(), object.name())?;
-            self.write(store, Verb::Create, "", &target, Intent::Create(object))
-        })?;
-        typed(&stored)
+        typed(&*self.make(object)?)
     }
 
     /// Replaces an object; its resourceVersion is checked if it has one.
     pub fn update<K: Kind>(&self, object: &K) -> Answer<K> {
-        self.replace(object, Part::Main)
+        typed(&*self.replace(object, Part::Main)?)
     }
 
     pub fn update_status<K: Kind>(&self, object: &K) -> Answer<K> {
-        self.replace(object, Part::Status)
+        typed(&*self.replace(object, Part::Status)?)
+    }
+
+    /// The same for those who do not look at what is stored then: reading it back costs as much as writing it.
+    pub(crate) fn put_new<K: Kind>(&self, object: &K) -> Answer<()> {
+        self.make(object).map(drop)
+    }
+
+    pub(crate) fn put<K: Kind>(&self, object: &K) -> Answer<()> {
+        self.replace(object, Part::Main).map(drop)
+    }
+
+    pub(crate) fn put_status<K: Kind>(&self, object: &K) -> Answer<()> {
+        self.replace(object, Part::Status).map(drop)
     }
 
     /// Deletes an object, and its dependents in the background. With a uid, only that one.
@@ -129,9 +137,17 @@ impl Direct {
         found.iter().map(|stored| stored.object().map(Value::Object)).collect()
     }
 
-    fn replace<K: Kind>(&self, object: &K, part: Part) -> Answer<K> {
+    fn make<K: Kind>(&self, object: &K) -> Answer<Arc<Stored>> {
+        let object = untyped(object)?;
+        self.server.store().with(|store| {
+            let target = target::<K>(store, object.namespace(), object.name())?;
+            self.write(store, Verb::Create, "", &target, Intent::Create(object))
+        })
+    }
+
+    fn replace<K: Kind>(&self, object: &K, part: Part) -> Answer<Arc<Stored>> {
         let mut object = untyped(object)?;
-        let stored = self.server.store().with(|store| {
+        self.server.store().with(|store| {
             let target = target::<K>(store, object.namespace(), object.name())?;
             // Over HTTP some kinds insist on a resourceVersion; here leaving it out always means the current one.
             if object.resource_version().is_empty()
@@ -141,8 +157,7 @@ impl Direct {
             }
             let subresource = if part == Part::Status { "status" } else { "" };
             self.write(store, Verb::Update, subresource, &target, Intent::Update(part, object))
-        })?;
-        typed(&stored)
+        })
     }
 
     /// Writes an object, and hands out what is stored then.

@@ -20,10 +20,10 @@ const TRIES: usize = 10;
 
 pub fn perform(direct: &Direct, action: &Action, now: Timestamp) -> Answer<()> {
     match action {
-        Action::CreatePod(pod) => direct.create(&**pod).map(drop),
-        Action::PodStatus(pod) => direct.update_status(&**pod).map(drop),
+        Action::CreatePod(pod) => direct.put_new(&**pod),
+        Action::PodStatus(pod) => direct.put_status(&**pod),
         Action::BindPod { namespace, name, node } => direct.bind(namespace, name, node),
-        Action::ReleasePod { namespace, name } => change::<Pod>(direct, Some(namespace), name, Direct::update, |pod| {
+        Action::ReleasePod { namespace, name } => change::<Pod>(direct, Some(namespace), name, Direct::put, |pod| {
             let finalizers = pod.metadata.finalizers.get_or_insert_default();
             finalizers.retain(|finalizer| finalizer != TRACKING);
         })
@@ -34,25 +34,23 @@ pub fn perform(direct: &Direct, action: &Action, now: Timestamp) -> Answer<()> {
         Action::RemovePod { namespace, name, uid } => {
             direct.delete_now::<Pod>(Some(namespace), name, Some(uid)).or_else(if_not_gone)
         }
-        Action::JobStatus(job) => direct.update_status(&**job).map(drop),
+        Action::JobStatus(job) => direct.put_status(&**job),
         Action::DeleteJob { namespace, name, uid } => {
             let jobs = ResourceId::new("batch", "jobs", "Job");
             direct.delete_object(&jobs, namespace, name, uid, PropagationPolicy::Foreground).or_else(if_not_gone)
         }
-        Action::NodeStatus(node) => direct.update_status(&**node).map(drop),
-        Action::UpdateNode(node) => direct.update(&**node).map(drop),
-        Action::Cordon { node } => change::<Node>(direct, None, node, Direct::update, |node| {
+        Action::NodeStatus(node) => direct.put_status(&**node),
+        Action::UpdateNode(node) => direct.put(&**node),
+        Action::Cordon { node } => change::<Node>(direct, None, node, Direct::put, |node| {
             node.spec.get_or_insert_default().unschedulable = Some(true);
         }),
-        Action::MachineUpgraded { node, upgraded } => {
-            change::<Node>(direct, None, node, Direct::update_status, |node| {
-                *node = kubelet::node::upgraded(node, upgraded, now);
-            })
-        }
-        Action::CreateLease(lease) => direct.create(&**lease).map(drop),
-        Action::RenewLease(lease) => direct.update(&**lease).map(drop),
+        Action::MachineUpgraded { node, upgraded } => change::<Node>(direct, None, node, Direct::put_status, |node| {
+            *node = kubelet::node::upgraded(node, upgraded, now);
+        }),
+        Action::CreateLease(lease) => direct.put_new(&**lease),
+        Action::RenewLease(lease) => direct.put(&**lease),
         Action::AdoptPod { namespace, name, uid, owner } => {
-            change::<Pod>(direct, Some(namespace), name, Direct::update, |pod| {
+            change::<Pod>(direct, Some(namespace), name, Direct::put, |pod| {
                 let lone = pods::controller(&pod.metadata).is_none();
                 if lone && pods::uid(&pod.metadata) == uid && !pods::is_leaving(pod) {
                     pod.metadata.owner_references.get_or_insert_default().push((**owner).clone());
@@ -60,26 +58,26 @@ pub fn perform(direct: &Direct, action: &Action, now: Timestamp) -> Answer<()> {
             })
             .or_else(if_not_gone)
         }
-        Action::CreateReplicaSet(set) => direct.create(&**set).map(drop),
-        Action::UpdateReplicaSet(set) => direct.update(&**set).map(drop),
-        Action::ReplicaSetStatus(set) => direct.update_status(&**set).map(drop),
+        Action::CreateReplicaSet(set) => direct.put_new(&**set),
+        Action::UpdateReplicaSet(set) => direct.put(&**set),
+        Action::ReplicaSetStatus(set) => direct.put_status(&**set),
         Action::DeleteReplicaSet { namespace, name, uid } => {
             direct.delete::<ReplicaSet>(Some(namespace), name, Some(uid)).or_else(if_not_gone)
         }
-        Action::DeploymentStatus(deployment) => direct.update_status(&**deployment).map(drop),
-        Action::StatefulSetStatus(set) => direct.update_status(&**set).map(drop),
-        Action::DaemonSetStatus(set) => direct.update_status(&**set).map(drop),
-        Action::CreateRevision(revision) => direct.create(&**revision).map(drop),
-        Action::UpdateRevision(revision) => direct.update(&**revision).map(drop),
+        Action::DeploymentStatus(deployment) => direct.put_status(&**deployment),
+        Action::StatefulSetStatus(set) => direct.put_status(&**set),
+        Action::DaemonSetStatus(set) => direct.put_status(&**set),
+        Action::CreateRevision(revision) => direct.put_new(&**revision),
+        Action::UpdateRevision(revision) => direct.put(&**revision),
         Action::DeleteRevision { namespace, name, uid } => {
             direct.delete::<ControllerRevision>(Some(namespace), name, Some(uid)).or_else(if_not_gone)
         }
-        Action::CreateSlice(slice) => direct.create(&**slice).map(drop),
-        Action::UpdateSlice(slice) => direct.update(&**slice).map(drop),
+        Action::CreateSlice(slice) => direct.put_new(&**slice),
+        Action::UpdateSlice(slice) => direct.put(&**slice),
         Action::DeleteSlice { namespace, name, uid } => {
             direct.delete::<EndpointSlice>(Some(namespace), name, Some(uid)).or_else(if_not_gone)
         }
-        Action::BudgetStatus(budget) => direct.update_status(&**budget).map(drop),
+        Action::BudgetStatus(budget) => direct.put_status(&**budget),
         Action::Log { namespace, pod, lines } => {
             let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
             direct.append_log(namespace, pod, &text);
@@ -127,7 +125,7 @@ fn change<K: Kind>(
     direct: &Direct,
     namespace: Option<&str>,
     name: &str,
-    write: impl Fn(&Direct, &K) -> Answer<K>,
+    write: impl Fn(&Direct, &K) -> Answer<()>,
     edit: impl Fn(&mut K),
 ) -> Answer<()> {
     let mut last = None;
@@ -138,7 +136,7 @@ fn change<K: Kind>(
         };
         edit(&mut object);
         match write(direct, &object) {
-            Ok(_) => return Ok(()),
+            Ok(()) => return Ok(()),
             Err(status) if status.is_conflict() => last = Some(status),
             Err(status) => return Err(status),
         }

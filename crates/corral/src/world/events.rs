@@ -74,9 +74,9 @@ impl Note {
         if let Some(mut event) = direct.get::<Event>(Some(namespace), &name)? {
             event.count = Some(event.count.unwrap_or(1) + 1);
             event.last_timestamp = Some(stamp(now));
-            return direct.update(&event).map(drop);
+            return direct.put(&event);
         }
-        direct.create(&self.event(namespace, name, now)).map(drop)
+        direct.put_new(&self.event(namespace, name, now))
     }
 
     fn event(&self, namespace: &str, name: String, now: Timestamp) -> Event {
