@@ -64,6 +64,10 @@ impl Play<'_> {
     async fn prepare(&mut self, namespace: &str) -> Result<()> {
         let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
         self.make("/api/v1/namespaces", object).await?;
+        // A controller makes it, and none runs here. Without a token, so that no volume is added to pods.
+        let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default" },
+                              "automountServiceAccountToken": false });
+        self.make(&format!("/api/v1/namespaces/{namespace}/serviceaccounts"), account).await?;
         for definition in self.script.definitions.clone() {
             let definition = self.filled_in(&definition)?;
             let (group, plural) = (&definition["spec"]["group"], &definition["spec"]["names"]["plural"]);

@@ -1,7 +1,7 @@
 //! Makes equal what differs by chance: uids, resourceVersions, times, generated names, addresses, tokens.
 //!
-//! What is replaced keeps its identity: the same uid is the same `<uid 1>` all through a script, and an object whose
-//! version changed shows another `<version …>`. So an update that should have changed nothing cannot hide.
+//! What is replaced keeps its identity: the same uid is the same `<uid of Pod a 1>` all through a script, and an object
+//! whose version changed shows another `<version …>`. So an update that should have changed nothing cannot hide.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -13,7 +13,10 @@ use serde_json::{Map, Value, json};
 #[derive(Debug)]
 pub(crate) struct Normal {
     namespace: String,
-    uids: BTreeMap<String, usize>,
+    /// How each uid is shown.
+    uids: BTreeMap<String, String>,
+    /// How many uids objects of a kind and name have had.
+    bearers: BTreeMap<String, usize>,
     versions: BTreeMap<String, Vec<String>>,
     /// What names were asked to be generated from, and what came of it.
     prefixes: BTreeMap<String, Regex>,
@@ -25,6 +28,7 @@ impl Normal {
         Normal {
             namespace: namespace.into(),
             uids: BTreeMap::new(),
+            bearers: BTreeMap::new(),
             versions: BTreeMap::new(),
             prefixes: BTreeMap::new(),
             generated: BTreeMap::new(),
@@ -49,8 +53,9 @@ impl Normal {
     }
 
     fn object(&mut self, object: &mut Map<String, Value>) {
+        let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
         if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-            self.metadata(metadata);
+            self.metadata(&kind, metadata);
         }
         if object.get("kind").is_some_and(|kind| kind == "Table") {
             ages(object);
@@ -67,9 +72,13 @@ impl Normal {
         *object = replaced;
     }
 
-    fn metadata(&mut self, metadata: &mut Map<String, Value>) {
+    fn metadata(&mut self, kind: &str, metadata: &mut Map<String, Value>) {
         let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (uid, version) = (text("uid"), text("resourceVersion"));
+        let (uid, version, name) = (text("uid"), text("resourceVersion"), text("name"));
+        if !uid.is_empty() {
+            let name = self.text(&name);
+            self.uid(&uid, &format!("{kind} {name}"));
+        }
         if !version.is_empty() && version != "0" {
             // A list's version is that of the whole store, where a real server writes for itself, too.
             let shown = match uid.as_str() {
@@ -90,18 +99,25 @@ impl Normal {
     }
 
     fn version(&mut self, uid: &str, version: &str) -> String {
-        let object = self.uid(uid);
+        let object = self.uid(uid, "");
         let seen = self.versions.entry(uid.into()).or_default();
         let place = seen.iter().position(|found| found == version).unwrap_or_else(|| {
             seen.push(version.into());
             seen.len() - 1
         });
-        format!("<version {object}.{}>", place + 1)
+        format!("<version {} of {object}>", place + 1)
     }
 
-    fn uid(&mut self, uid: &str) -> usize {
-        let next = self.uids.len() + 1;
-        *self.uids.entry(uid.into()).or_insert(next)
+    /// A uid is named after who bears it, so that one object more on one side does not rename all that follow.
+    fn uid(&mut self, uid: &str, bearer: &str) -> String {
+        if let Some(shown) = self.uids.get(uid) {
+            return shown.clone();
+        }
+        let count = self.bearers.entry(bearer.into()).or_default();
+        *count += 1;
+        let shown = format!("{bearer} {count}").trim().to_owned();
+        self.uids.insert(uid.into(), shown.clone());
+        shown
     }
 
     pub fn text(&mut self, text: &str) -> String {
@@ -115,7 +131,7 @@ impl Normal {
             text = shown.into_owned();
         }
         let text = text.replace(&self.namespace, "<ns>");
-        let text = UID.replace_all(&text, |found: &Captures<'_>| format!("<uid {}>", self.uid(&found[0])));
+        let text = UID.replace_all(&text, |found: &Captures<'_>| format!("<uid of {}>", self.uid(&found[0], "")));
         let text = TIME.replace_all(&text, |found: &Captures<'_>| match found.name("fraction") {
             Some(_) => "<time with fraction>",
             None => "<time>",
@@ -176,7 +192,7 @@ mod tests {
 
     fn object(uid: char, version: &str) -> Value {
         let uid = format!("{}-0000-4000-8000-{}", uid.to_string().repeat(8), "0".repeat(12));
-        json!({ "metadata": { "uid": uid, "resourceVersion": version } })
+        json!({ "kind": "Pod", "metadata": { "name": "a", "uid": uid, "resourceVersion": version } })
     }
 
     #[test]
@@ -184,7 +200,12 @@ mod tests {
         let shown = normal(&[object('a', "17"), object('b', "18"), object('a', "17"), object('a', "19")]);
         let versions: Vec<_> =
             shown.iter().map(|object| object["metadata"]["resourceVersion"].as_str().unwrap()).collect();
-        assert_eq!(versions, ["<version 1.1>", "<version 2.1>", "<version 1.1>", "<version 1.2>"]);
+        assert_eq!(versions, [
+            "<version 1 of Pod a 1>",
+            "<version 1 of Pod a 2>",
+            "<version 1 of Pod a 1>",
+            "<version 2 of Pod a 1>"
+        ]);
     }
 
     #[test]

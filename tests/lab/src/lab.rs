@@ -18,8 +18,7 @@ use crate::{etcd, kwok};
 pub struct LabOptions {
     /// Run KWOK, for nodes without machines.
     pub kwok: bool,
-    /// Run etcd and the API server and nothing else: nobody but the caller writes, and pods need no service account,
-    /// which only a controller would make.
+    /// Run etcd and the API server and nothing else, so that nobody but the caller writes.
     pub api_server_only: bool,
     /// Run in a network namespace of its own, which real nodes can join. Needs root.
     pub own_network: bool,
@@ -127,9 +126,6 @@ impl Lab {
     /// Brings the API server back, on the same port and with the same data, and waits until it is ready.
     pub fn start_apiserver(&mut self) -> Result<()> {
         let mut command = self.site.api_server();
-        if self.options.api_server_only {
-            command.arg("--disable-admission-plugins=ServiceAccount");
-        }
         if self.options.audit {
             command.args(audit::flags(self.dir())?);
         }

@@ -11,6 +11,11 @@ use super::{
 
 /// All annotations of an object together may have this many bytes.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
+const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+/// Kinds whose updates are checked as if they were new, besides.
+const CHECKED_ANEW: [&str; 4] = ["configmaps", "pods", "secrets", "serviceaccounts"];
+/// Kinds that leave the checks of their metadata to those that all kinds have.
+const LEFT_TO_OTHERS: [&str; 1] = ["poddisruptionbudgets"];
 const IMMUTABLE: &str = "field is immutable";
 
 pub(crate) fn validate(resource: &Resource, object: &Object, errors: &mut Vec<FieldError>) {
@@ -20,17 +25,38 @@ pub(crate) fn validate(resource: &Resource, object: &Object, errors: &mut Vec<Fi
         Naming::ServiceLabel => names::service_label,
         Naming::PathSegment => names::path_segment,
     };
-    let name = object.name();
+    let (name, prefix) = (object.name(), object.meta_text("generateName"));
+    // Five letters follow, so a dash at the end is as good as one.
+    let masked = prefix.strip_suffix('-').map(|start| format!("{start}a"));
+    let prefix_errors = if prefix.is_empty() { vec![] } else { naming(masked.as_deref().unwrap_or(prefix)) };
+    errors.extend(
+        prefix_errors.iter().map(|why| FieldError::invalid("metadata.generateName", &json!(prefix), why)),
+    );
     if name.is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
         errors.extend(naming(name).iter().map(|why| FieldError::invalid("metadata.name", &json!(name), why)));
     }
+    validate_marks(resource, object, errors);
+}
+
+/// What is wrong with everything in the metadata but names.
+fn validate_marks(resource: &Resource, object: &Object, errors: &mut Vec<FieldError>) {
     if let Some(Value::Object(metadata)) = object.get("metadata") {
         validate_labels(metadata, "metadata", errors);
     }
     validate_owners(object, errors);
     validate_finalizers(object, errors);
+    // Definitions and their objects are checked by another program, which does not ask this.
+    if resource.shape.is_some() && resource.id.group != "apiextensions.k8s.io" {
+        for (place, finalizer) in object.finalizers().iter().enumerate() {
+            if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
+                let why = "name is neither a standard finalizer name nor is it fully qualified";
+                let field = format!("metadata.finalizers[{place}]");
+                errors.push(FieldError::invalid(field, &json!(finalizer), why));
+            }
+        }
+    }
 }
 
 /// What is wrong with labels and annotations, in an object or in a template of one that stands at `place`.
@@ -98,7 +124,20 @@ fn validate_finalizers(object: &Object, errors: &mut Vec<FieldError>) {
     }
 }
 
-pub(crate) fn validate_update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+/// What is wrong with the metadata of an update. The original asks more than once, and lists what it finds each time.
+pub(crate) fn validate_update(resource: &Resource, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+    validate_marks(resource, new, errors);
+    validate_changes(new, old, errors);
+    let plural = resource.id.plural.as_str();
+    if !LEFT_TO_OTHERS.contains(&plural) {
+        validate_changes(new, old, errors);
+    }
+    if CHECKED_ANEW.contains(&plural) && resource.id.group.is_empty() {
+        validate(resource, new, errors);
+    }
+}
+
+fn validate_changes(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     if old.is_deleting() {
         let before = old.finalizers();
         let added: Vec<_> = new.finalizers().into_iter().filter(|name| !before.contains(name)).collect();
@@ -119,4 +158,16 @@ pub(crate) fn validate_update(new: &Object, old: &Object, errors: &mut Vec<Field
             errors.extend([error.clone(), error]);
         }
     }
+    // What is being deleted stays so; nothing else is deleted by saying that it is.
+    if !old.is_deleting() {
+        for name in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+            if let Some(stated) = new.meta(name) {
+                errors.push(FieldError::invalid(format!("metadata.{name}"), stated, IMMUTABLE));
+            }
+        }
+    }
+    if let Some(Value::Object(metadata)) = new.get("metadata") {
+        validate_labels(metadata, "metadata", errors);
+    }
+    validate_owners(new, errors);
 }

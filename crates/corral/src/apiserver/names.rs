@@ -91,6 +91,28 @@ fn is_qualified(key: &str) -> bool {
 }
 
 /// What is wrong with the value of a label.
+/// What a ConfigMap or Secret holds something under.
+pub(crate) fn config_key(key: &str) -> Vec<String> {
+    let mut wrong = vec![];
+    if key.len() > 253 {
+        wrong.push("must be no more than 253 characters".into());
+    }
+    let is_allowed = |letter: u8| letter.is_ascii_alphanumeric() || b"-._".contains(&letter);
+    if key.is_empty() || !key.bytes().all(is_allowed) {
+        wrong.push(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
+             'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+                .into(),
+        );
+    }
+    match key {
+        "." | ".." => wrong.push(format!("must not be '{key}'")),
+        key if key.starts_with("..") => wrong.push("must not start with '..'".into()),
+        _ => {}
+    }
+    wrong
+}
+
 pub(crate) fn label_value(value: &str) -> Vec<String> {
     let mut wrong = too_long(value, 63);
     if !value.is_empty() && !is_word(value) {

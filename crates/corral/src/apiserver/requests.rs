@@ -38,6 +38,10 @@ const JSON_PATCH: &str = "application/json-patch+json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 const STRATEGIC_MERGE_PATCH: &str = "application/strategic-merge-patch+json";
+/// The one kind whose objects leave their dependents behind unless told otherwise.
+const CHILDREN_STAY: &str = "child pods are preserved by default when jobs are deleted; set \
+                             propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress \
+                             this warning";
 /// Parts of objects that answer in a form of their own.
 const STREAMS: [&str; 5] = ["log", "exec", "attach", "portforward", "proxy"];
 
@@ -226,6 +230,9 @@ impl Ask<'_> {
 
     async fn delete(&self) -> Answer<Response<ApiBody>> {
         let (options, deletion) = self.delete_options()?;
+        if self.target.resource.id.qualified() == "jobs.batch" && deletion.says_nothing_of_dependents() {
+            self.warnings.add(CHILDREN_STAY);
+        }
         let outcome = self.write(Verb::Delete, &options, Intent::Delete(deletion)).await?;
         self.outcome(&outcome)
     }
@@ -237,13 +244,11 @@ impl Ask<'_> {
             return Err(method_not_allowed());
         }
         let (options, deletion) = self.delete_options()?;
-        let selection = self.selection()?;
-        let chosen: Vec<_> = self.server.store().with(|store| {
-            let chosen = selection.of(store.of(&target.resource.id)?, &target.namespace);
-            Ok::<_, Box<Status>>(chosen.map(|(key, stored)| (key.to_string(), stored.clone())).collect())
-        })?;
-        for (key, _) in &chosen {
-            let (namespace, name) = key_parts(key);
+        let (selection, listing) = (self.selection()?, self.list_options());
+        let page = self.server.store().with(|store| list(store, target, &selection, &listing))?;
+        for stored in &page.items {
+            let object = stored.object()?;
+            let (namespace, name) = (object.namespace(), object.name());
             let one = Target { namespace: namespace.into(), name: name.into(), ..target.clone() };
             let write = Write { target: &one, ..self.as_write(Verb::Delete, &options) };
             match write::run(self.server, &write, Intent::Delete(deletion.clone())).await {
@@ -252,9 +257,7 @@ impl Ask<'_> {
                 other => drop(other?),
             }
         }
-        let revision = self.server.store().with(|store| store.revision);
-        let items = chosen.into_iter().map(|(_, stored)| stored).collect();
-        self.page(&Page { revision, items, token: String::new(), remaining: None })
+        self.page(&page)
     }
 
     /// The options of a delete, from its body or, without one, from the URL.
@@ -263,6 +266,9 @@ impl Ask<'_> {
         if self.body.is_empty() {
             if let Some(policy) = &self.query.propagation_policy {
                 fill(&mut stated, "propagationPolicy", policy.clone());
+            }
+            if let Some(orphan) = self.query.orphan_dependents {
+                fill(&mut stated, "orphanDependents", orphan);
             }
             if let Some(seconds) = self.query.grace_period_seconds {
                 fill(&mut stated, "gracePeriodSeconds", seconds);
@@ -282,15 +288,18 @@ impl Ask<'_> {
         Ok(Selection { selectors })
     }
 
-    fn list(&self) -> Answer<Response<ApiBody>> {
-        let options = ListOptions {
+    fn list_options(&self) -> ListOptions {
+        ListOptions {
             limit: self.query.limit,
             token: self.query.token.clone(),
             version: self.query.resource_version.clone(),
             version_match: self.query.resource_version_match.clone(),
             initial_events: self.query.send_initial_events.is_some(),
-        };
-        let selection = self.selection()?;
+        }
+    }
+
+    fn list(&self) -> Answer<Response<ApiBody>> {
+        let (selection, options) = (self.selection()?, self.list_options());
         let page = self.server.store().with(|store| list(store, &self.target, &selection, &options))?;
         self.page(&page)
     }
@@ -327,7 +336,7 @@ impl Ask<'_> {
         if wish != Wish::Create {
             return Err(method_not_allowed());
         }
-        let eviction = self.object()?;
+        let eviction = body::object(content_type(&self.head.headers), self.body, "Eviction")?;
         if eviction.name() != self.target.name {
             return Err(bad_request("name in URL does not match name in Eviction object"));
         }

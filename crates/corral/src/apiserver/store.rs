@@ -4,13 +4,13 @@
 //! once, whoever watches, and storing the object costs nothing more.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
     task::Waker,
 };
 
 use bytes::Bytes;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -67,6 +67,16 @@ pub(crate) struct Cause<'a> {
     pub at: Timestamp,
     pub verb: Verb,
     pub subresource: &'a str,
+}
+
+/// How long an Event is kept after it was last written, as in the original.
+const EVENTS_LAST: SignedDuration = SignedDuration::from_hours(1);
+
+/// A version of an Event that goes when its time has come, unless it was written again.
+struct Expiring {
+    at: Timestamp,
+    key: Box<str>,
+    revision: u64,
 }
 
 /// One version of an object.
@@ -214,6 +224,8 @@ pub(crate) struct Store {
     rehearsing: bool,
     /// Watchers to be woken once the lock is released.
     wake: Vec<Waker>,
+    /// Events by the time of their last write, the oldest first.
+    expiring: VecDeque<Expiring>,
 }
 
 impl Store {
@@ -230,6 +242,7 @@ impl Store {
             last_ticket: 0,
             rehearsing: false,
             wake: vec![],
+            expiring: VecDeque::new(),
         }
     }
 
@@ -382,6 +395,10 @@ impl Store {
         if id.group.is_empty() {
             match id.plural.as_str() {
                 "pods" => self.wake.extend(if gone { self.pod_logs.forget(key) } else { self.pod_logs.wake(key) }),
+                "events" if !gone && !self.rehearsing => {
+                    self.expiring.push_back(Expiring { at: cause.at, key: key.into(), revision: stored.revision });
+                    return self.expire(id, cause.at);
+                }
                 "services" if gone => return builtin::release_service(self, cause, &stored.object()?),
                 _ => {}
             }
@@ -397,6 +414,19 @@ impl Store {
             return Ok(());
         }
         if gone { crds::finish(self, cause, &id.group, &id.plural) } else { Ok(()) }
+    }
+
+    /// Lets go of Events that nobody has written for an hour.
+    fn expire(&mut self, events: &ResourceId, now: Timestamp) -> Answer<()> {
+        let cause = Cause { actor: "apiserver", at: now, verb: Verb::Delete, subresource: "" };
+        while let Some(next) = self.expiring.front().filter(|next| now.duration_since(next.at) >= EVENTS_LAST) {
+            let (key, revision) = (next.key.clone(), next.revision);
+            self.expiring.pop_front();
+            if let Some(stored) = self.get(events, &key).filter(|stored| stored.revision == revision).cloned() {
+                self.remove(&cause, events, &key, stored.object()?)?;
+            }
+        }
+        Ok(())
     }
 
     /// Adds to what a pod has printed.

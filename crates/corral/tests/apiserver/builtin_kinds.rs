@@ -191,3 +191,23 @@ async fn a_node_is_cordoned_and_uncordoned_without_a_trace() {
     assert_eq!(cordoned["spec"]["unschedulable"], true);
     assert_eq!(uncordoned["spec"], before["spec"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn events_go_an_hour_after_they_were_last_written() {
+    const EVENTS: &str = "/api/v1/namespaces/default/events";
+    let event = |name: &str| {
+        json!({ "apiVersion": "v1", "kind": "Event", "metadata": { "name": name },
+                "involvedObject": { "kind": "Pod", "name": "a", "namespace": "default" } })
+    };
+    let server = server();
+    server.make(EVENTS, event("old")).await.ok();
+    server.make(EVENTS, event("renewed")).await.ok();
+    tokio::time::sleep(std::time::Duration::from_secs(1_800)).await;
+    server.merge(&format!("{EVENTS}/renewed"), json!({ "count": 2 })).await.ok();
+    tokio::time::sleep(std::time::Duration::from_secs(1_801)).await;
+    server.make(EVENTS, event("new")).await.ok();
+
+    let listed = server.read(EVENTS).await.ok();
+    let names: Vec<_> = listed["items"].as_array().unwrap().iter().map(|event| &event["metadata"]["name"]).collect();
+    assert_eq!(names, ["new", "renewed"]);
+}

@@ -205,3 +205,13 @@ async fn the_client_of_kube_reads_a_watch_as_it_goes_on() {
     let event = Box::pin(stream).try_next().await.unwrap();
     assert!(matches!(event, Some(WatchEvent::Added(map)) if map.metadata.name.as_deref() == Some("later")));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_without_a_timeout_ends_between_half_an_hour_and_an_hour() {
+    let server = server();
+    let started = tokio::time::Instant::now();
+    let mut watch = Lines::of(&server, &format!("{CONFIG_MAPS}?watch=true&timeoutSeconds=0")).await;
+    assert_eq!(watch.event().await, "end");
+    let lasted = started.elapsed();
+    assert!((Duration::from_secs(1_800)..Duration::from_secs(3_601)).contains(&lasted), "{lasted:?}");
+}

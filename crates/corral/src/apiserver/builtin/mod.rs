@@ -19,6 +19,7 @@ mod deployment;
 mod endpoint_slice;
 mod event;
 mod job;
+mod lease;
 pub(crate) mod named;
 mod node;
 mod persistent_volume;
@@ -114,7 +115,7 @@ fn particular(resource: Resource) -> Resource {
         }
         "jobs.batch" => Resource { dependents: Dependents::Orphan, ..counted(with(Arc::new(job::JobRules), resource)) },
         "cronjobs.batch" => counted(resource),
-        "leases.coordination.k8s.io" => conditional(upserted(resource)),
+        "leases.coordination.k8s.io" => conditional(upserted(with(Arc::new(lease::LeaseRules), resource))),
         "endpointslices.discovery.k8s.io" => {
             let resource = with(Arc::new(endpoint_slice::EndpointSliceRules), resource);
             Resource { generation: Generation::OnContent, ..resource }

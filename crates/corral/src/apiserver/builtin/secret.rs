@@ -4,6 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use crate::apiserver::{
+    names,
     object::{Object, child, fill},
     resources::Rules,
     status::FieldError,
@@ -14,8 +15,28 @@ const FIXED: &str = "field is immutable when `immutable` is set";
 pub(super) struct ConfigMapRules;
 
 impl Rules for ConfigMapRules {
+    fn validate(&self, _version: &str, object: &Object, errors: &mut Vec<FieldError>) {
+        let held = |name: &str| object.get(name).and_then(Value::as_object);
+        check_keys(object, "data", errors);
+        for name in held("data").into_iter().flat_map(Object::keys) {
+            if held("binaryData").is_some_and(|binary| binary.contains_key(name)) {
+                let why = "duplicate of key present in binaryData";
+                errors.push(FieldError::invalid(format!("data[{name}]"), &json!(name), why));
+            }
+        }
+        check_keys(object, "binaryData", errors);
+    }
+
     fn validate_update(&self, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
         check_immutable(new, old, &["data", "binaryData"], errors);
+    }
+}
+
+/// Keys become names of files.
+fn check_keys(object: &Object, field: &str, errors: &mut Vec<FieldError>) {
+    for name in object.get(field).and_then(Value::as_object).into_iter().flat_map(Object::keys) {
+        let field = format!("{field}[{name}]");
+        errors.extend(names::config_key(name).iter().map(|why| FieldError::invalid(&field, &json!(name), why)));
     }
 }
 
@@ -43,6 +64,18 @@ impl Rules for SecretRules {
                 data.insert(name, json!(STANDARD.encode(value.as_str().unwrap_or_default())));
             }
         }
+    }
+
+    fn validate(&self, _version: &str, object: &Object, errors: &mut Vec<FieldError>) {
+        check_keys(object, "data", errors);
+        let lacks = |key: &&&str| object.get("data").and_then(|data| data.get(**key)).is_none();
+        let needed: &[&str] = match object.get("type").and_then(Value::as_str) {
+            Some("kubernetes.io/tls") => &["tls.crt", "tls.key"],
+            Some("kubernetes.io/dockerconfigjson") => &[".dockerconfigjson"],
+            Some("kubernetes.io/dockercfg") => &[".dockercfg"],
+            _ => &[],
+        };
+        errors.extend(needed.iter().filter(lacks).map(|key| FieldError::required(format!("data[{key}]"), "")));
     }
 
     fn validate_update(&self, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {

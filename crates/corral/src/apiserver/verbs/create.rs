@@ -89,7 +89,7 @@ pub(crate) fn commit(store: &mut Store, write: &Write<'_>, mut object: Object, g
 fn fill_system_fields(store: &Store, cause: &Cause<'_>, ticket: u64, object: &mut Object) {
     let uid = store.identities.uid(store.revision + 1, ticket);
     let meta = object.meta_mut();
-    for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion", "generation"] {
+    for name in ["deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"] {
         meta.remove(name);
     }
     meta.insert("creationTimestamp".into(), moment(cause.at));

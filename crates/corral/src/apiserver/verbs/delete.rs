@@ -59,6 +59,10 @@ impl DeleteOptions {
         serde_json::from_value(Value::Object(options)).map_err(|error| bad_request(error.to_string()))
     }
 
+    pub fn says_nothing_of_dependents(&self) -> bool {
+        self.propagation_policy.is_none() && self.orphan_dependents.is_none()
+    }
+
     /// Adds what they say to how an admission review shows them.
     pub fn describe(&self, shown: &mut Value) {
         if let Some(seconds) = self.grace_period_seconds {

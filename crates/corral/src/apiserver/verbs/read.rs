@@ -6,7 +6,10 @@ use std::{
     sync::Arc,
 };
 
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::{
+    Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
 use bytes::Bytes;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use serde::{Deserialize, Serialize};
@@ -82,6 +85,15 @@ pub(crate) struct Page {
     pub remaining: Option<usize>,
 }
 
+/// Bits behind the last letter are of no interest to the original.
+const TOKEN_LETTERS: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
+
 /// The form of a token, as the original names it.
 const TOKEN_FORM: &str = "meta.k8s.io/v1";
 
@@ -102,12 +114,12 @@ impl Token {
     }
 
     fn encode(&self) -> String {
-        URL_SAFE_NO_PAD.encode(json!(self).to_string())
+        TOKEN_LETTERS.encode(json!(self).to_string())
     }
 
     fn decode(text: &str) -> Answer<Self> {
         let invalid = |why: &str| bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| invalid("illegal base64 data"))?;
+        let bytes = TOKEN_LETTERS.decode(text).map_err(|_| invalid("illegal base64 data"))?;
         let value = body::value(&bytes).map_err(|why| invalid(&why))?;
         let form = value["v"].as_str().unwrap_or_default();
         if form != TOKEN_FORM {
@@ -119,9 +131,10 @@ impl Token {
 
 pub(crate) fn list(store: &Store, target: &Target, selection: &Selection, options: &ListOptions) -> Answer<Page> {
     let collection = store.of(&target.resource.id)?;
-    let (revision, after) = starting_point(store, options)?;
-    let items = at_revision(collection, revision).map_err(|_| too_old_to_continue(options, &after))?;
+    let (revision, place) = starting_point(store, options)?;
+    let items = at_revision(collection, revision).map_err(|_| too_old_to_continue(options, &place))?;
     let (start, end) = bounds(&target.namespace);
+    let after = key_after(&target.namespace, &place);
     let from = if after.is_empty() { start.as_bound() } else { Excluded(after.as_str()) };
     let mut chosen = items.range(from, end.as_bound()).filter(|(key, stored)| selection.selectors.matches(key, stored));
 
@@ -139,13 +152,29 @@ pub(crate) fn list(store: &Store, target: &Target, selection: &Selection, option
     if page.items.len() == limit
         && let Some(after) = last.filter(more)
     {
-        page.token = Token::new(Some(revision), after).encode();
+        page.token = Token::new(Some(revision), place_of(&target.namespace, &after)).encode();
         page.remaining = selection.selectors.is_empty().then_some(remaining);
     }
     Ok(page)
 }
 
-/// The revision to read at, and the key to go on after.
+/// How a token names the place behind a key: inside of what is listed, and with a letter that no name has.
+fn place_of(namespace: &str, key: &str) -> String {
+    let inside = key.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/')).filter(|_| !namespace.is_empty());
+    format!("{}\0", inside.unwrap_or(key))
+}
+
+/// The key that a token's place is behind; empty for the beginning.
+fn key_after(namespace: &str, place: &str) -> String {
+    let inside = place.trim_start_matches('/').trim_end_matches('\0');
+    match (namespace, inside) {
+        (_, "") => String::new(),
+        ("", inside) => inside.into(),
+        (namespace, inside) => format!("{namespace}/{inside}"),
+    }
+}
+
+/// The revision to read at, and the place to go on from.
 fn starting_point(store: &Store, options: &ListOptions) -> Answer<(u64, String)> {
     check_match(options)?;
     if !options.token.is_empty() {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{Target, create};
+use super::{Target, create, read::no_number};
 use crate::apiserver::{
     admission::Operation,
     fields::differ_in_times_only,
     meta_rules,
     object::{Meta, Object, take_from},
     resources::{Generation, Resource},
-    status::{Answer, FieldError, bad_request, conflict, invalid, not_found, stale},
+    status::{Answer, FieldError, bad_request, conflict, invalid, not_found, stale, unexplained},
     store::{Store, Stored},
     write::{Act, Draft, Outcome, Write},
 };
@@ -30,6 +30,7 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, mut new: Objec
     let id = &target.resource.id;
     let Some(current) = store.get(id, &target.key()).cloned() else {
         if target.resource.create_on_update && part == Part::Main {
+            new.meta_mut().remove("resourceVersion");
             return create::draft(store, write, new);
         }
         return Err(not_found(id, &target.name));
@@ -62,7 +63,11 @@ pub(super) fn replace(
 /// A changed object on its way, its fields tracked.
 pub(super) fn drafted(write: &Write<'_>, part: Part, current: Arc<Stored>, old: Object, new: Object) -> Answer<Draft> {
     let target = write.target;
-    if !new.resource_version().is_empty() && new.resource_version() != old.resource_version() {
+    let version = new.resource_version();
+    if !version.is_empty() && version.parse::<u64>().is_err() {
+        return Err(unexplained(&no_number(version)));
+    }
+    if !version.is_empty() && version != old.resource_version() {
         return Err(stale(&target.resource.id, &target.name));
     }
     let operation = Operation::Update;
@@ -106,8 +111,7 @@ pub(crate) fn settle(write: &Write<'_>, part: Part, mut draft: Draft) -> Answer<
     }
 
     let mut errors = vec![];
-    meta_rules::validate(resource, &new, &mut errors);
-    meta_rules::validate_update(&new, old, &mut errors);
+    meta_rules::validate_update(resource, &new, old, &mut errors);
     // The status of a custom kind is checked by the schema of the whole.
     if part == Part::Main || resource.shape.is_none() {
         resource.rules.validate(&target.version, &new, &mut errors);
@@ -180,10 +184,12 @@ fn check_uid(target: &Target, old: &Object, new: &Object) -> Answer<()> {
 
 /// What no update changes: identity, age, generation and the course of a deletion.
 fn keep_system_fields(new: &mut Object, old: &Object) {
-    let kept =
-        ["creationTimestamp", "generation", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"];
-    for name in kept {
+    for name in ["creationTimestamp", "generation", "resourceVersion"] {
         new.keep_meta(name, old);
+    }
+    if old.is_deleting() {
+        new.keep_meta("deletionTimestamp", old);
+        new.keep_meta("deletionGracePeriodSeconds", old);
     }
     if new.uid().is_empty() {
         new.keep_meta("uid", old);
