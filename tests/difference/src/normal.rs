@@ -138,6 +138,7 @@ impl Normal {
         });
         let text = IN_MESSAGES.replace_all(&text, "$before<number>");
         let text = IN_PARENTHESES.replace_all(&text, "$before(<number>)");
+        let text = CHANGES.replace(&text, "$before");
         CLUSTER_IP.replace_all(&text, "<address>").into_owned()
     }
 }
@@ -172,6 +173,9 @@ static AGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d+[smhdy])+$"));
 
 static CLUSTER_IP: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b10\.96\.\d+\.\d+\b"));
 
+/// What a real server appends to the refusal of a pod's update: the changes, for developers, laid out differently each time.
+static CHANGES: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?s)(?<before>it was previously negative\)).*"));
+
 /// Versions inside of messages.
 static IN_MESSAGES: LazyLock<Regex> =
     LazyLock::new(|| pattern(concat!(r"(?<before>resource version: |, current: )", r"\d+(?: \(\d+\))?")));
@@ -200,12 +204,10 @@ mod tests {
         let shown = normal(&[object('a', "17"), object('b', "18"), object('a', "17"), object('a', "19")]);
         let versions: Vec<_> =
             shown.iter().map(|object| object["metadata"]["resourceVersion"].as_str().unwrap()).collect();
-        assert_eq!(versions, [
-            "<version 1 of Pod a 1>",
-            "<version 1 of Pod a 2>",
-            "<version 1 of Pod a 1>",
-            "<version 2 of Pod a 1>"
-        ]);
+        assert_eq!(
+            versions,
+            ["<version 1 of Pod a 1>", "<version 1 of Pod a 2>", "<version 1 of Pod a 1>", "<version 2 of Pod a 1>"]
+        );
     }
 
     #[test]

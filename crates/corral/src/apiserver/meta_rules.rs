@@ -29,9 +29,7 @@ pub(crate) fn validate(resource: &Resource, object: &Object, errors: &mut Vec<Fi
     // Five letters follow, so a dash at the end is as good as one.
     let masked = prefix.strip_suffix('-').map(|start| format!("{start}a"));
     let prefix_errors = if prefix.is_empty() { vec![] } else { naming(masked.as_deref().unwrap_or(prefix)) };
-    errors.extend(
-        prefix_errors.iter().map(|why| FieldError::invalid("metadata.generateName", &json!(prefix), why)),
-    );
+    errors.extend(prefix_errors.iter().map(|why| FieldError::invalid("metadata.generateName", &json!(prefix), why)));
     if name.is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
@@ -47,8 +45,8 @@ fn validate_marks(resource: &Resource, object: &Object, errors: &mut Vec<FieldEr
     }
     validate_owners(object, errors);
     validate_finalizers(object, errors);
-    // Definitions and their objects are checked by another program, which does not ask this.
-    if resource.shape.is_some() && resource.id.group != "apiextensions.k8s.io" {
+    // The oldest groups share a check that the others do not have.
+    if resource.shape.is_some() && matches!(resource.id.group.as_str(), "" | "apps" | "batch") {
         for (place, finalizer) in object.finalizers().iter().enumerate() {
             if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
                 let why = "name is neither a standard finalizer name nor is it fully qualified";

@@ -18,7 +18,7 @@ use super::{
     selectors::Selectors,
     service::{ApiBody, json_value, page_not_found, respond},
     status::{self, Answer, bad_request, method_not_allowed, no_such_resource, not_found, unsupported_media_type},
-    store::{Cause, Store, Stored, Verb, key_parts},
+    store::{Cause, Store, Stored, Verb},
     verbs::{
         Target,
         delete::DeleteOptions,
@@ -230,9 +230,6 @@ impl Ask<'_> {
 
     async fn delete(&self) -> Answer<Response<ApiBody>> {
         let (options, deletion) = self.delete_options()?;
-        if self.target.resource.id.qualified() == "jobs.batch" && deletion.says_nothing_of_dependents() {
-            self.warnings.add(CHILDREN_STAY);
-        }
         let outcome = self.write(Verb::Delete, &options, Intent::Delete(deletion)).await?;
         self.outcome(&outcome)
     }
@@ -278,6 +275,9 @@ impl Ask<'_> {
             }
         }
         let deletion = DeleteOptions::read(stated)?;
+        if self.target.resource.id.qualified() == "jobs.batch" && deletion.says_nothing_of_dependents() {
+            self.warnings.add(CHILDREN_STAY);
+        }
         let options = WriteOptions { dry_run: !deletion.dry_run.is_empty(), ..WriteOptions::default() };
         Ok((options, deletion))
     }

@@ -36,6 +36,12 @@ impl FieldError {
         FieldError { reason: "FieldValueInvalid", field: field.into(), body }
     }
 
+    /// Of a value that the original shows in a form of its own.
+    pub fn invalid_as_shown(field: impl Into<String>, shown: &str, detail: &str) -> Self {
+        let body = format!("Invalid value: {shown}: {detail}");
+        FieldError { reason: "FieldValueInvalid", field: field.into(), body }
+    }
+
     pub fn wrong_type(field: impl Into<String>, value: &str, detail: &str) -> Self {
         let body = format!("Invalid value: \"{value}\": {detail}");
         FieldError { reason: "FieldValueTypeInvalid", field: field.into(), body }

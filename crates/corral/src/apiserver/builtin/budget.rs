@@ -1,12 +1,15 @@
 //! Pod disruption budgets.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use super::selector;
 use crate::apiserver::{
     object::{Object, at},
     resources::Rules,
     status::FieldError,
 };
+
+const POLICIES: [&str; 2] = ["AlwaysAllow", "IfHealthyBudget"];
 
 pub(super) struct BudgetRules;
 
@@ -15,8 +18,17 @@ impl Rules for BudgetRules {
         let limits = ["minAvailable", "maxUnavailable"];
         let stated: Vec<_> = limits.iter().filter_map(|name| Some((*name, at(object, &["spec", name])?))).collect();
         if stated.len() > 1 {
-            let spec = object.get("spec").cloned().unwrap_or_else(|| json!({}));
-            errors.push(FieldError::invalid("spec", &spec, "minAvailable and maxUnavailable cannot be both set"));
+            // The original shows its own form of it, and in that form's order.
+            let shown = |name: &str| at(object, &["spec", name]).unwrap_or(&Value::Null).to_string();
+            let spec = format!(
+                r#"{{"MinAvailable":{},"Selector":{},"MaxUnavailable":{},"UnhealthyPodEvictionPolicy":{}}}"#,
+                shown("minAvailable"),
+                shown("selector"),
+                shown("maxUnavailable"),
+                shown("unhealthyPodEvictionPolicy")
+            );
+            let why = "minAvailable and maxUnavailable cannot be both set";
+            errors.push(FieldError::invalid_as_shown("spec", &spec, why));
         }
         for (name, value) in stated {
             let field = format!("spec.{name}");
@@ -34,6 +46,14 @@ impl Rules for BudgetRules {
                 }
                 _ => {}
             }
+        }
+        let policy = at(object, &["spec", "unhealthyPodEvictionPolicy"]);
+        if let Some(policy) = policy.filter(|policy| !POLICIES.iter().any(|known| *policy == known)) {
+            let known = POLICIES.map(String::from);
+            errors.push(FieldError::unsupported("spec.unhealthyPodEvictionPolicy", policy, &known));
+        }
+        if let Some(chosen) = at(object, &["spec", "selector"]) {
+            selector::check("spec.selector", chosen, errors);
         }
     }
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::apiserver::{
-    object::{Object, at, child},
+    object::{Object, at, child, fill},
     packed::Packed,
     resources::Rules,
 };
@@ -20,6 +20,12 @@ impl Rules for NodeRules {
             && spec.get("unschedulable") == Some(&Value::Bool(false))
         {
             spec.remove("unschedulable");
+        }
+        // The list is the newer form, and the first of it is the old one.
+        if let Some(Value::Object(spec)) = object.get_mut("spec")
+            && let Some(first) = spec.get("podCIDR").filter(|first| first.is_string()).cloned()
+        {
+            fill(spec, "podCIDRs", json!([first]));
         }
     }
 

@@ -72,6 +72,25 @@ impl Rules for PodRules {
     }
 
     fn validate_update(&self, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+        let count = |pod: &Object, list: &str| at(pod, &["spec", list]).and_then(Value::as_array).map_or(0, Vec::len);
+        let changed = ["containers", "initContainers"].into_iter().find(|list| count(new, list) != count(old, list));
+        if let Some(list) = changed {
+            let why = "pod updates may not add or remove containers";
+            errors.push(FieldError::forbidden(format!("spec.{list}"), why));
+            return;
+        }
+        let deadline = |pod: &Object| at(pod, &["spec", "activeDeadlineSeconds"]).and_then(Value::as_i64);
+        match (deadline(old), deadline(new)) {
+            (Some(before), Some(after)) if after > before => {
+                let why = "must be less than or equal to previous value";
+                errors.push(FieldError::invalid("spec.activeDeadlineSeconds", &json!(after), why));
+            }
+            (Some(_), None) => {
+                let why = "must not update from a positive integer to nil value";
+                errors.push(FieldError::invalid("spec.activeDeadlineSeconds", &Value::Null, why));
+            }
+            _ => {}
+        }
         if !only_mutable_fields_differ(new, old) {
             let why = "pod updates may not change fields other than `spec.containers[*].image`,\
                        `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to \

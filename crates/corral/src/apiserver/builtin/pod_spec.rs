@@ -126,6 +126,12 @@ pub(super) fn validate(path: &str, spec: Option<&Value>, errors: &mut Vec<FieldE
             }
         }
     }
+    if let Some(seconds) = spec.and_then(|spec| spec.get("activeDeadlineSeconds"))
+        && !seconds.as_i64().is_some_and(|seconds| (1..=i64::from(i32::MAX)).contains(&seconds))
+    {
+        let why = "must be between 1 and 2147483647, inclusive";
+        errors.push(FieldError::invalid(format!("{path}.activeDeadlineSeconds"), seconds, why));
+    }
     let policy = spec.and_then(|spec| spec.get("restartPolicy")).unwrap_or(&Value::Null);
     if !["Always", "OnFailure", "Never"].iter().any(|known| policy == known) {
         let known = ["Always", "OnFailure", "Never"].map(String::from);

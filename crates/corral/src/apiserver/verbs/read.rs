@@ -28,20 +28,6 @@ pub(crate) struct Selection {
     pub selectors: Selectors,
 }
 
-impl Selection {
-    /// The chosen objects of a collection, in order; of all namespaces if none is named.
-    pub fn of<'a>(
-        &'a self,
-        collection: &'a Collection,
-        namespace: &str,
-    ) -> impl Iterator<Item = (&'a str, &'a Arc<Stored>)> {
-        let (start, end) = bounds(namespace);
-        let objects = collection.objects.range::<str, _>((start.as_bound(), end.as_bound()));
-        let chosen = objects.map(|(key, stored)| (&**key, stored));
-        chosen.filter(|(key, stored)| self.selectors.matches(key, stored))
-    }
-}
-
 /// The keys of one namespace: `ns/` up to what follows the slash.
 pub(crate) fn bounds(namespace: &str) -> (Edge, Edge) {
     match namespace {
