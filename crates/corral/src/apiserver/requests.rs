@@ -207,10 +207,12 @@ impl Ask<'_> {
         let built_in = self.target.resource.shape.is_some();
         let options = || WriteOptions::read(self.query, "PatchOptions", false);
         let (options, patch) = match content_type(&self.head.headers) {
-            JSON_PATCH => (options()?, Patch::Json(body::json_patch(self.body)?)),
-            MERGE_PATCH => (options()?, Patch::Merge(body::merge_patch(self.body)?)),
+            JSON_PATCH => (options()?, Patch::Json(self.if_there(body::json_patch(self.body))?)),
+            MERGE_PATCH => (options()?, Patch::Merge(self.if_there(body::merge_patch(self.body))?)),
             APPLY_PATCH => return self.apply(part).await,
-            STRATEGIC_MERGE_PATCH if built_in => (options()?, Patch::Strategic(body::strategic_patch(self.body)?)),
+            STRATEGIC_MERGE_PATCH if built_in => {
+                (options()?, Patch::Strategic(self.if_there(body::strategic_patch(self.body))?))
+            }
             // What no kind could be patched with is answered before the kind is looked at.
             STRATEGIC_MERGE_PATCH => {
                 return Err(unknown_format(&[JSON_PATCH, MERGE_PATCH, APPLY_PATCH]));
@@ -219,6 +221,14 @@ impl Ask<'_> {
         };
         let outcome = self.write(Verb::Patch, &options, Intent::Patch(part, patch)).await?;
         self.outcome(&outcome)
+    }
+
+    /// A patch is read when the object is there that it is for; without one, that is what is wrong.
+    fn if_there<T>(&self, patch: Answer<T>) -> Answer<T> {
+        if patch.is_err() {
+            self.server.store().with(|store| get(store, &self.target, ""))?;
+        }
+        patch
     }
 
     async fn apply(&self, part: Part) -> Answer<Response<ApiBody>> {

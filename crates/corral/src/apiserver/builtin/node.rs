@@ -4,11 +4,14 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::apiserver::{
+    names,
     object::{Object, at, child, fill},
     packed::Packed,
     resources::Rules,
+    status::FieldError,
 };
 
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 pub(super) struct NodeRules;
@@ -41,6 +44,35 @@ impl Rules for NodeRules {
             && let (Some(capacity), None) = (status.get("capacity").cloned(), status.get("allocatable"))
         {
             status.insert("allocatable".into(), capacity);
+        }
+    }
+
+    fn validate(&self, _version: &str, object: &Object, errors: &mut Vec<FieldError>) {
+        let taints = at(object, &["spec", "taints"]).and_then(Value::as_array);
+        for (place, taint) in taints.into_iter().flatten().enumerate() {
+            // The original means the spec, and says this.
+            let field = |name: &str| format!("metadata.taints[{place}].{name}");
+            let said = |name: &str| taint[name].as_str().unwrap_or_default();
+            let wrong = |name: &str, why: &String| FieldError::invalid(field(name), &json!(said(name)), why);
+            errors.extend(names::qualified(said("key")).iter().map(|why| wrong("key", why)));
+            errors.extend(names::label_value(said("value")).iter().map(|why| wrong("value", why)));
+            match said("effect") {
+                "" => errors.push(FieldError::required(field("effect"), "")),
+                effect if EFFECTS.contains(&effect) => {}
+                other => {
+                    errors.push(FieldError::unsupported(field("effect"), &json!(other), &EFFECTS.map(String::from)))
+                }
+            }
+        }
+    }
+
+    fn validate_update(&self, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+        for (name, shown) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
+            let [after, before] = [new, old].map(|node| at(node, &["spec", name]));
+            if before.is_some() && after != before {
+                let why = format!("node updates may not change {shown} except from \"\" to valid");
+                errors.push(FieldError::forbidden(format!("spec.{name}"), &why));
+            }
         }
     }
 
