@@ -3,17 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// All objects of the given files and folders, as one `v1` List.
-pub fn read_all(paths: &[PathBuf]) -> anyhow::Result<Value> {
-    let mut items = Vec::new();
+/// All objects of the given files and folders, each as JSON text: of a large cluster only that fits into memory.
+pub fn read_all(paths: &[PathBuf]) -> anyhow::Result<Vec<Box<RawValue>>> {
+    let mut objects = Vec::new();
     for path in paths {
         for file in files(path)? {
-            items.extend(read_file(&file)?);
+            objects.extend(read_file(&file)?);
         }
     }
-    Ok(json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": items }))
+    Ok(objects)
 }
 
 /// A folder stands for its `.yaml`, `.yml` and `.json` files, in the order of their names.
@@ -37,46 +39,62 @@ fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn read_file(path: &Path) -> anyhow::Result<Vec<Value>> {
+fn read_file(path: &Path) -> anyhow::Result<Vec<Box<RawValue>>> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read {}; check the path given with --load", path.display()))?;
     read_text(&text).with_context(|| format!("{} holds no objects as kubectl prints them", path.display()))
 }
 
-fn read_text(text: &str) -> anyhow::Result<Vec<Value>> {
-    // JSON is read as such: it is exact about numbers, and much faster for large lists.
-    let documents: Vec<Value> = match serde_json::from_str(text) {
-        Ok(document) => vec![document],
-        Err(_) => serde_saphyr::from_multiple(text).map_err(|error| anyhow::anyhow!("{}", error.without_snippet()))?,
-    };
+fn read_text(text: &str) -> anyhow::Result<Vec<Box<RawValue>>> {
     let mut objects = Vec::new();
+    // JSON is read as such: it is exact about numbers, and much faster for large lists.
+    if let Ok(document) = serde_json::from_str::<&RawValue>(text) {
+        unfold(document.get(), &mut objects)?;
+        return Ok(objects);
+    }
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|error| anyhow::anyhow!("{}", error.without_snippet()))?;
     for document in documents.into_iter().filter(|document| !document.is_null()) {
-        unfold(document, &mut objects)?;
+        unfold(&document.to_string(), &mut objects)?;
     }
     Ok(objects)
 }
 
+/// What tells a list from an object.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Head<'a> {
+    kind: Option<String>,
+    api_version: Option<String>,
+    #[serde(borrow)]
+    items: Option<&'a RawValue>,
+}
+
 /// A list stands for its items.
-fn unfold(document: Value, objects: &mut Vec<Value>) -> anyhow::Result<()> {
-    let Some(kind) = document["kind"].as_str().map(str::to_owned) else {
+fn unfold(document: &str, objects: &mut Vec<Box<RawValue>>) -> anyhow::Result<()> {
+    let head: Head<'_> = serde_json::from_str(document).context("a list holds something that is no object")?;
+    let Some(kind) = head.kind else {
         bail!("one has no kind");
     };
-    if kind != "List" && !(kind.ends_with("List") && document["items"].is_array()) {
-        objects.push(document);
+    let items = head.items.and_then(|items| serde_json::from_str::<Vec<&RawValue>>(items.get()).ok());
+    let Some(items) = items.filter(|_| kind.ends_with("List")) else {
+        if kind != "List" {
+            objects.push(RawValue::from_string(document.to_owned())?);
+        }
         return Ok(());
-    }
-    let api_version = document["apiVersion"].clone();
-    let Value::Array(items) = document["items"].clone() else { return Ok(()) };
-    for mut item in items {
-        if !item.is_object() {
-            bail!("a list holds something that is no object");
+    };
+    for item in items {
+        let own: Head<'_> = serde_json::from_str(item.get()).context("a list holds something that is no object")?;
+        match (own.kind, kind.as_str()) {
+            (Some(_), _) | (None, "List") => unfold(item.get(), objects)?,
+            // The items of a typed list, such as a NodeList, need not repeat what they are.
+            (None, kind) => {
+                let mut object: Value = serde_json::from_str(item.get())?;
+                object["kind"] = json!(kind.trim_end_matches("List"));
+                object["apiVersion"] = json!(head.api_version);
+                unfold(&object.to_string(), objects)?;
+            }
         }
-        // The items of a typed list, such as a NodeList, need not repeat what they are.
-        if kind != "List" && item["kind"].is_null() {
-            item["kind"] = json!(kind.trim_end_matches("List"));
-            item["apiVersion"] = api_version.clone();
-        }
-        unfold(item, objects)?;
     }
     Ok(())
 }
@@ -85,8 +103,12 @@ fn unfold(document: Value, objects: &mut Vec<Value>) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
+    fn values(text: &str) -> Vec<Value> {
+        read_text(text).unwrap().iter().map(|object| serde_json::from_str(object.get()).unwrap()).collect()
+    }
+
     fn names(text: &str) -> Vec<String> {
-        let objects = read_text(text).unwrap();
+        let objects = values(text);
         objects
             .iter()
             .map(|object| format!("{}/{}", object["kind"], object["metadata"]["name"]).replace('"', ""))
@@ -105,7 +127,7 @@ mod tests {
     fn items_of_a_typed_list_are_of_its_kind() {
         let list = r#"{"kind":"NodeList","apiVersion":"v1","items":[{"metadata":{"name":"a"}}]}"#;
         assert_eq!(names(list), ["Node/a"]);
-        assert_eq!(read_text(list).unwrap()[0]["apiVersion"], "v1");
+        assert_eq!(values(list)[0]["apiVersion"], "v1");
     }
 
     #[test]

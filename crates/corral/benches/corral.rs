@@ -13,20 +13,25 @@ use drover_corral::apiserver::{ApiServer, Options};
 use futures::{StreamExt, stream::FuturesUnordered};
 use http::Request;
 use http_body_util::BodyExt;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams, WatchEvent},
+    api::{ListParams, Patch, PatchParams, WatchEvent},
     client::Body,
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 use tokio::runtime::{Builder, Runtime};
 
 fn main() -> ExitCode {
-    // Memory first: what others have freed would hide what it takes.
+    // Loading is measured in a process of its own: what others have used and freed would hide what it takes.
+    if std::env::args().any(|argument| argument == LOAD) {
+        load_large_cluster();
+        return ExitCode::SUCCESS;
+    }
+    // Memory first, for the same reason.
     let memory = bytes_per_object();
-    let figures = [
+    let mut figures = vec![
         gets(),
         patches(),
         applies(),
@@ -34,7 +39,10 @@ fn main() -> ExitCode {
         events_to_many_watchers(),
         simulated_requests(),
         memory,
+        ready(),
     ];
+    figures.extend(loads());
+    figures.extend(growth());
     for figure in &figures {
         println!("{figure}");
     }
@@ -297,5 +305,156 @@ fn bytes_per_object() -> Figure {
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|kilobytes| kilobytes.parse::<usize>().ok()).unwrap_or_default() * 1024
+}
+
+/// The argument that makes this program load a large cluster and say what that took.
+const LOAD: &str = "--load-a-large-cluster";
+
+/// A pod as a cluster shows it, of about 2 KB.
+fn pod(number: usize) -> String {
+    let name = format!("web-{number:06}");
+    let container = json!({
+        "name": "main", "image": "registry.example.com/shop/web:v1.2.3", "imagePullPolicy": "IfNotPresent",
+        "resources": { "requests": { "cpu": "100m", "memory": "128Mi" } }, "terminationMessagePath": "/dev/termination-log",
+        "env": [{ "name": "POD_NAME", "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.name" } } }],
+    });
+    let condition =
+        |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": "2026-01-01T11:00:00Z" });
+    let conditions: Vec<_> = ["Initialized", "Ready", "ContainersReady", "PodScheduled"].map(condition).into();
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": format!("shop-{}", number % 50), "uid": format!("00000000-0000-4000-8000-{number:012}"),
+            "resourceVersion": number.to_string(), "creationTimestamp": "2026-01-01T11:00:00Z",
+            "labels": { "app": "web", "pod-template-hash": "5d4f8c7b9d", "tier": "front" },
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d4f8c7b9d", "controller": true,
+                                  "blockOwnerDeletion": true, "uid": "00000000-0000-4000-8000-00000000ffff" }],
+            "annotations": { "note": "x".repeat(200) },
+        },
+        "spec": { "containers": [container], "nodeName": format!("node-{:06}", number % 10_000), "restartPolicy": "Always",
+                  "serviceAccountName": "default", "terminationGracePeriodSeconds": 30, "schedulerName": "default-scheduler" },
+        "status": { "phase": "Running", "podIP": "10.42.0.1", "podIPs": [{ "ip": "10.42.0.1" }], "conditions": conditions,
+                    "startTime": "2026-01-01T11:00:00Z" },
+    });
+    pod.to_string()
+}
+
+/// What a process of its own does: it takes in 10,000 nodes and 100,000 pods, and prints milliseconds and bytes.
+fn load_large_cluster() {
+    let nodes = (0..10_000).map(|number| node(&format!("node-{number:06}")).to_string());
+    let objects = nodes.chain((0..100_000).map(pod));
+    let objects: Vec<_> = objects.map(|text| RawValue::from_string(text).expect("JSON")).collect();
+    let server = server(Duration::ZERO, 1000);
+    let started = start();
+    server.load_text(objects).expect("a cluster that can be loaded");
+    let (time, memory) = (started.elapsed(), resident_at_most());
+    let count = runtime(false).block_on(async {
+        let pods: Api<Pod> = Api::all(server.client("bench"));
+        let page = pods.list(&ListParams::default().limit(1)).await.expect("a page of pods");
+        page.metadata.remaining_item_count.unwrap_or_default() + 1
+    });
+    println!("{} {memory} {count}", time.as_millis());
+}
+
+fn loads() -> [Figure; 2] {
+    let program = std::env::current_exe().expect("this program");
+    let output = std::process::Command::new(program).arg(LOAD).output().expect("this program, once more");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let numbers: Vec<u64> = text.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+    let [milliseconds, bytes, 100_000] = numbers[..] else { panic!("the load ended with {text:?}") };
+    let (seconds, megabytes) = (milliseconds as f64 / 1000.0, bytes / 1_000_000);
+    let what = "10,000 nodes and 100,000 pods loaded";
+    [
+        Figure {
+            text: format!("{what:<44} {seconds:>12.1} s            at most {:>10}", 10),
+            is_reached: seconds <= 10.0,
+        },
+        Figure {
+            text: format!("{:<44} {megabytes:>12} MB           at most {:>10}", "memory of that at its highest", 600),
+            is_reached: megabytes <= 600,
+        },
+    ]
+}
+
+/// From nothing to the first answer over a socket.
+fn ready() -> Figure {
+    let round = async || {
+        let started = start();
+        let server = server(Duration::ZERO, 1000);
+        let served = drover_corral::serve::serve(server.clone(), ([127, 0, 0, 1], 0).into()).await.expect("a socket");
+        let nodes: Api<Node> = Api::all(server.client("bench"));
+        nodes.list(&Default::default()).await.expect("no nodes");
+        drop(served);
+        started.elapsed()
+    };
+    // The first round counts: later ones find what it has made.
+    let milliseconds = runtime(false).block_on(round()).as_secs_f64() * 1e3;
+    let text = format!("{:<44} {milliseconds:>12.1} ms           at most {:>10}", "a server on a socket is ready", 100);
+    Figure { text, is_reached: milliseconds <= 100.0 }
+}
+
+/// How much longer each operation takes among 100,000 objects than among 1,000. More than a hundred times would be worse
+/// than linear.
+fn growth() -> Vec<Figure> {
+    const TURNS: usize = 200;
+    let measure = |count: usize| -> Vec<(&'static str, Duration)> {
+        runtime(false).block_on(async {
+            let server = server(Duration::ZERO, 1000);
+            fill(&server, count);
+            let nodes: Api<Node> = Api::all(server.client("bench"));
+            let name = |turn: usize| format!("node-{:06}", (turn * 37) % count);
+            let mut times = vec![];
+            let started = start();
+            for turn in 0..TURNS {
+                nodes.get(&name(turn)).await.expect("a node");
+            }
+            times.push(("get", started.elapsed()));
+            let started = start();
+            for turn in 0..TURNS {
+                let changes = json!({ "metadata": { "annotations": { "turn": turn.to_string() } } });
+                nodes.patch(&name(turn), &PatchParams::default(), &Patch::Merge(&changes)).await.expect("a patched node");
+            }
+            times.push(("merge patch", started.elapsed()));
+            let started = start();
+            for turn in 0..TURNS {
+                let config = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "labels": { "turn": turn.to_string() } } });
+                let params = PatchParams::apply("bench").force();
+                nodes.patch(&name(turn), &params, &Patch::Apply(&config)).await.expect("an applied node");
+            }
+            times.push(("apply", started.elapsed()));
+            let started = start();
+            for turn in 0..TURNS {
+                let new: Node = serde_json::from_value(node(&format!("new-{turn}"))).expect("a node");
+                nodes.create(&Default::default(), &new).await.expect("a new node");
+            }
+            times.push(("create", started.elapsed()));
+            let started = start();
+            for turn in 0..TURNS {
+                nodes.delete(&format!("new-{turn}"), &Default::default()).await.expect("a deleted node");
+            }
+            times.push(("delete", started.elapsed()));
+            let started = start();
+            for _ in 0..TURNS {
+                nodes.list(&ListParams::default().limit(10)).await.expect("a page");
+            }
+            times.push(("list of ten", started.elapsed()));
+            times
+        })
+    };
+    let (few, many) = (measure(1_000), measure(100_000));
+    let compare = |((what, few), (_, many)): (&(&str, Duration), &(&str, Duration))| {
+        let factor = many.as_secs_f64() / few.as_secs_f64();
+        let what = format!("{what}: 100,000 objects against 1,000");
+        let text = format!("{what:<44} {factor:>12.1} times as long  at most {:>8}", 100);
+        Figure { text, is_reached: factor <= 100.0 }
+    };
+    few.iter().zip(&many).map(compare).collect()
+}
+
+/// The most memory that the process has had, in bytes.
+fn resident_at_most() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
     line.split_whitespace().next().and_then(|kilobytes| kilobytes.parse::<usize>().ok()).unwrap_or_default() * 1024
 }

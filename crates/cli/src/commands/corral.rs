@@ -61,9 +61,8 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
 /// What is in the cluster when it starts.
 fn fill(server: &ApiServer, args: &CorralArgs) -> anyhow::Result<()> {
     if !args.load.is_empty() {
-        let list = objects::read_all(&args.load)?;
         server
-            .load(&list)
+            .load_text(objects::read_all(&args.load)?)
             .map_err(|status| anyhow!("the objects given with --load are refused: {}", status.message))?;
     }
     let user = server.direct("user");

@@ -65,7 +65,11 @@ fn resource(definition: &Object) -> Option<Resource> {
     let mut versions: Vec<_> = served.filter_map(named).collect();
     versions.sort_by_key(|version| std::cmp::Reverse(priority(version)));
     let storage = declared.iter().find(|version| version["storage"] == true)?;
-    let schemas = declared.iter().filter_map(|version| Some((named(version)?, Version::new(version))));
+    let schemas = declared.iter().filter_map(|version| {
+        let deprecation = deprecation(group, &name("kind"), version, &versions, declared);
+        Some((named(version)?, Version::new(version, deprecation)))
+    });
+    let schemas: BTreeMap<_, _> = schemas.collect();
     let status = declared.iter().any(|version| !version["subresources"]["status"].is_null());
     Some(Resource {
         id: ResourceId::new(group, &name("plural"), &name("kind")),
@@ -84,9 +88,24 @@ fn resource(definition: &Object) -> Option<Resource> {
         unconditional_update: false,
         returns_deleted: false,
         shape: None,
-        rules: Arc::new(CustomRules { status, versions: schemas.collect() }),
+        rules: Arc::new(CustomRules { status, versions: schemas }),
         kind_types: OnceLock::new(),
     })
+}
+
+/// What is said of a version that is marked as deprecated: what its definition says, or which one to use instead.
+fn deprecation(group: &str, kind: &str, version: &Value, served: &[String], declared: &[Value]) -> Option<String> {
+    if version["deprecated"] != true {
+        return None;
+    }
+    if let Some(warning) = version["deprecationWarning"].as_str() {
+        return Some(warning.into());
+    }
+    let name = version["name"].as_str().unwrap_or_default();
+    let deprecated = |name: &str| declared.iter().any(|one| one["name"] == name && one["deprecated"] == true);
+    let better = served.iter().find(|other| !deprecated(other) && priority(other) > priority(name));
+    let instead = better.map(|better| format!("; use {group}/{better} {kind}")).unwrap_or_default();
+    Some(format!("{group}/{name} {kind} is deprecated{instead}"))
 }
 
 /// The schema that a definition declares for a version of its kind.
@@ -235,10 +254,11 @@ struct Version {
     columns: Vec<Column>,
     has_status: bool,
     scale: Option<Paths>,
+    deprecation: Option<String>,
 }
 
 impl Version {
-    fn new(declared: &Value) -> Self {
+    fn new(declared: &Value, deprecation: Option<String>) -> Self {
         let schema = &declared["schema"]["openAPIV3Schema"];
         let has = |part: &str| !declared["subresources"][part].is_null();
         Version {
@@ -247,6 +267,7 @@ impl Version {
             columns: Column::all(declared),
             has_status: has("status"),
             scale: Paths::of_definition(&declared["subresources"]["scale"]),
+            deprecation,
         }
     }
 }
@@ -296,6 +317,10 @@ impl Rules for CustomRules {
 
     fn has_status(&self, version: &str) -> Option<bool> {
         self.versions.get(version).map(|version| version.has_status)
+    }
+
+    fn deprecation(&self, version: &str) -> Option<String> {
+        self.versions.get(version)?.deprecation.clone()
     }
 
     fn has_scale(&self, version: &str) -> bool {

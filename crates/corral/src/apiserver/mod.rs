@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 
 use drover_clock::Clock;
 use kube::Client;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 mod admission;
@@ -223,6 +223,11 @@ impl ApiServer {
     /// Takes in a list that [`ApiServer::save`] or `kubectl get -o json` has given. Only for a fresh server.
     pub fn load(&self, list: &Value) -> Answer<()> {
         self.store().with(|store| saved::load(store, self.clock().now(), list))
+    }
+
+    /// Takes in the objects of a large cluster, each still as JSON text. Only for a fresh server.
+    pub fn load_text(&self, objects: Vec<Box<RawValue>>) -> Answer<()> {
+        self.store().with(|store| saved::load_text(store, self.clock().now(), objects))
     }
 
     /// A digest of all objects: equal for equal stores.

@@ -82,6 +82,9 @@ pub(super) async fn answer(
         true => View::default(),
         false => View::negotiate(&head.headers, query, &target.resource, wish.about())?,
     };
+    if let Some(warning) = target.resource.deprecation(&target.version) {
+        warnings.add(warning);
+    }
     let ask = Ask { server, actor, head, path, query, body, warnings, target, view };
     match path.subresource.as_str() {
         "" => ask.main(wish).await,

@@ -155,6 +155,16 @@ impl Resource {
         self.kind_types.get_or_init(read).get(version)
     }
 
+    /// What is said to everybody who still uses a version.
+    pub fn deprecation(&self, version: &str) -> Option<String> {
+        if self.shape.is_some() {
+            let outdated = self.id.group.is_empty() && self.id.plural == "endpoints";
+            let why = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice";
+            return outdated.then(|| why.into());
+        }
+        self.rules.deprecation(version)
+    }
+
     pub fn serves(&self, version: &str) -> bool {
         self.versions.iter().any(|served| served == version)
     }
@@ -250,6 +260,11 @@ pub(crate) trait Rules: Send + Sync {
         };
         let values: Vec<_> = self.selectable().iter().map(value).collect();
         Packed::from_values(values.iter().map(String::as_str))
+    }
+
+    /// What a definition says to those who use a version that will go.
+    fn deprecation(&self, _version: &str) -> Option<String> {
+        None
     }
 
     /// Whether a version of a custom kind has `/status`.

@@ -1,7 +1,9 @@
 //! The whole store as one list, and back.
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use kube::core::Status;
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -50,15 +52,10 @@ pub(crate) fn load(store: &mut Store, at: Timestamp, list: &Value) -> Answer<()>
     for item in list["items"].as_array().into_iter().flatten() {
         match item {
             Value::Object(object) => objects.push(object.clone()),
-            _ => return Err(bad_request("the list holds something that is no object")),
+            _ => return Err(not_an_object()),
         }
     }
-    // Kinds and places come before what is of that kind and in that place.
-    objects.sort_by_key(|object| match object.get("kind").and_then(Value::as_str) {
-        Some("CustomResourceDefinition") => 0,
-        Some("Namespace") => 1,
-        _ => 2,
-    });
+    objects.sort_by_key(|object| turn(object.get("kind").and_then(Value::as_str).unwrap_or_default()));
     for object in objects {
         load_one(store, &cause, object)?;
     }
@@ -67,6 +64,48 @@ pub(crate) fn load(store: &mut Store, at: Timestamp, list: &Value) -> Answer<()>
     }
     store.compact();
     Ok(())
+}
+
+/// Takes in objects that are still text. Only one at a time is read, which is what makes room for a large cluster: read
+/// all at once, they would take many times as much.
+pub(crate) fn load_text(store: &mut Store, at: Timestamp, mut objects: Vec<Box<RawValue>>) -> Answer<()> {
+    let cause = Cause { actor: "load", at, verb: Verb::Create, subresource: "" };
+    objects.sort_by_cached_key(|text| {
+        serde_json::from_str(text.get()).map(|Head { kind }| turn(&kind)).unwrap_or(Turn::Object)
+    });
+    for text in objects {
+        let object = serde_json::from_str(text.get()).map_err(|_| not_an_object())?;
+        drop(text);
+        load_one(store, &cause, object)?;
+    }
+    store.compact();
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    kind: String,
+}
+
+/// Kinds and places come before what is of that kind and in that place.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Definition,
+    Namespace,
+    Object,
+}
+
+fn turn(kind: &str) -> Turn {
+    match kind {
+        "CustomResourceDefinition" => Turn::Definition,
+        "Namespace" => Turn::Namespace,
+        _ => Turn::Object,
+    }
+}
+
+fn not_an_object() -> Box<Status> {
+    bad_request("the list holds something that is no object")
 }
 
 fn load_one(store: &mut Store, cause: &Cause<'_>, mut object: Object) -> Answer<()> {

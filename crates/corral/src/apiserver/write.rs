@@ -18,7 +18,9 @@ use serde_json::Value;
 use super::{
     ApiServer,
     admission::{Operation, Review},
-    binding, eviction,
+    binding,
+    builtin::advice,
+    eviction,
     fields::{self, Writer},
     namespaces,
     object::{Meta, Object, moment_text},
@@ -72,6 +74,28 @@ impl<'a> Write<'a> {
 
     pub fn writer<'b>(&'b self, version: &'b str, time: &'b str) -> Writer<'b> {
         Writer { name: self.manager, version, subresource: self.cause.subresource, time }
+    }
+
+    /// Warns of what is outdated or surprising in an object that is about to be stored.
+    pub fn advise(&self, old: Option<&Object>, new: &Object) {
+        let resource = &self.target.resource;
+        if self.warnings.is_none() {
+            return;
+        }
+        if resource.shape.is_some() {
+            advice::about(&resource.id, new, old).into_iter().for_each(|text| self.warn(text));
+            return;
+        }
+        let known = old.map(|old| old.finalizers()).unwrap_or_default();
+        for name in new.finalizers().into_iter().filter(|name| !name.contains(['/', '.']) && !known.contains(name)) {
+            let standard = ["orphan", "foregroundDeletion"].contains(&name);
+            if !standard {
+                self.warn(format!(
+                    "metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name to avoid accidental conflicts \
+                     with other finalizer writers"
+                ));
+            }
+        }
     }
 
     pub fn warn(&self, text: impl Into<String>) {

@@ -18,5 +18,6 @@ mod save_and_load;
 mod server;
 mod support;
 mod tables;
+mod warnings;
 mod watches;
 mod writes;

@@ -45,7 +45,10 @@ impl Rules for DaemonSetRules {
     }
 
     fn validate(&self, _version: &str, object: &Object, errors: &mut Vec<FieldError>) {
-        template::check_selector(object, &KIND, errors);
+        // Here the original does not insist on a selector: without one, no template can match.
+        if at(object, &["spec", "selector"]).is_some_and(|selector| !selector.is_null()) {
+            template::check_selector(object, &KIND, errors);
+        }
         template::check_selected(object, errors);
         template::check(object, errors);
         template::check_runs_always(object, &KIND, errors);
@@ -106,7 +109,7 @@ fn check_strategy(strategy: &Value, errors: &mut Vec<FieldError>) {
         }
         _ => {
             let known = ["RollingUpdate", "OnDelete"].map(String::from);
-            errors.push(FieldError::unsupported("spec.updateStrategy", strategy, &known));
+            errors.push(FieldError::unsupported("spec.updateStrategy", &template::inner_strategy(strategy), &known));
         }
     }
 }

@@ -98,7 +98,7 @@ fn check_strategy(strategy: &Value, errors: &mut Vec<FieldError>) {
         }
         _ => {
             let known = ["Recreate", "RollingUpdate"].map(String::from);
-            errors.push(FieldError::unsupported("spec.strategy", strategy, &known));
+            errors.push(FieldError::unsupported("spec.strategy", &template::inner_strategy(strategy), &known));
         }
     }
 }

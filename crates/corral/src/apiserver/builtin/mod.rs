@@ -12,6 +12,7 @@ use super::{
     resources::{Dependents, Generation, Naming, Resource, ResourceId, Rules},
 };
 
+pub(crate) mod advice;
 mod budget;
 mod controller_revision;
 mod daemon_set;

@@ -8,7 +8,7 @@ use super::{
     values::{IMMUTABLE, check_known, check_subdomain},
 };
 use crate::apiserver::{
-    object::{Meta, Object, at, child, fill, text},
+    object::{Meta, Object, at, child, fill, moment, text},
     resources::{ResourceId, Rules},
     schema::quantity,
     status::{Answer, FieldError},
@@ -45,8 +45,8 @@ impl Rules for VolumeRules {
         fill(child(object, "status"), "phase", "Pending");
     }
 
-    fn prepare_create(&self, object: &mut Object, _at: Timestamp) {
-        object.insert("status".into(), json!({ "phase": "Pending" }));
+    fn prepare_create(&self, object: &mut Object, now: Timestamp) {
+        object.insert("status".into(), json!({ "phase": "Pending", "lastPhaseTransitionTime": moment(now) }));
     }
 
     fn validate(&self, _version: &str, object: &Object, errors: &mut Vec<FieldError>) {
@@ -103,7 +103,7 @@ fn check_capacity(capacity: &Value, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::required("spec.capacity", ""));
     }
     if amounts.len() != 1 || !amounts.contains_key("storage") {
-        errors.push(FieldError::unsupported("spec.capacity", &json!(amounts), &["storage".into()]));
+        errors.push(FieldError::unsupported("spec.capacity", capacity, &["storage".into()]));
     }
     for (name, amount) in &amounts {
         check_positive(&format!("spec.capacity[{name}]"), amount, errors);

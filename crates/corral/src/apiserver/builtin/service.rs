@@ -17,6 +17,7 @@ use crate::apiserver::{
 /// Where addresses come from: a /12, of which the first few are left for those who choose theirs.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 0);
 const ADDRESSES: u32 = 1 << 20;
+const RANGE: &str = "10.96.0.0/12";
 const FIRST_DRAWN: u32 = 256;
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
 /// The place of the type among the selectable fields.
@@ -205,6 +206,14 @@ fn allocate_address(store: &mut Store, cause: &Cause<'_>, object: &mut Object) -
     let owner = json!({ "group": "", "resource": "services", "namespace": object.namespace(), "name": object.name() });
     let address = match address.as_str() {
         "" => draw_address(store, object)?,
+        stated if !is_in_range(stated) => {
+            let why = format!(
+                "failed to allocate IP {stated}: the provided IP ({stated}) is not in the valid range. The range of valid \
+                 IPs is {RANGE}"
+            );
+            let error = FieldError::invalid("spec.clusterIPs", &json!([stated]), &why);
+            return Err(invalid("", "Service", object.name(), &[error]));
+        }
         stated => match store.get(&addresses(), stated) {
             None => stated.to_string(),
             Some(taken) if taken.object()?.get("spec").is_some_and(|spec| spec["parentRef"] == owner) => return Ok(()),
@@ -231,6 +240,12 @@ fn allocate_address(store: &mut Store, cause: &Cause<'_>, object: &mut Object) -
         store.put(cause, &addresses(), &address, taken)?;
     }
     Ok(())
+}
+
+fn is_in_range(address: &str) -> bool {
+    let place =
+        address.parse().ok().and_then(|address: Ipv4Addr| u32::from(address).checked_sub(u32::from(FIRST_ADDRESS)));
+    place.is_some_and(|place| place < ADDRESSES)
 }
 
 /// A free address that follows from the uid.

@@ -124,6 +124,10 @@ fn check_strategy(strategy: &Value, errors: &mut Vec<FieldError>) {
                 check_at_most_all(&field, unavailable, errors);
             }
         }
-        _ => errors.push(FieldError::invalid(field, strategy, "must be 'RollingUpdate' or 'OnDelete'")),
+        _ => errors.push(FieldError::invalid(
+            field,
+            &template::inner_strategy(strategy),
+            "must be 'RollingUpdate' or 'OnDelete'",
+        )),
     }
 }

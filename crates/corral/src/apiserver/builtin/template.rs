@@ -36,14 +36,24 @@ pub(super) fn check_selector(object: &Object, kind: &Kind, errors: &mut Vec<Fiel
     }
 }
 
-/// Whether the pods of a template would be found by the selector.
+/// Whether the pods of a template would be found by the selector. Without one, nothing is found.
 pub(super) fn check_selected(object: &Object, errors: &mut Vec<FieldError>) {
     let selector = at(object, &["spec", "selector"]).unwrap_or(&Value::Null);
-    let labels = at(object, &["spec", "template", "metadata", "labels"]).cloned().unwrap_or_else(|| json!({}));
-    if !selector.is_null() && !selector::is_empty(selector) && !selector::selects(selector, &labels) {
+    let labels = at(object, &["spec", "template", "metadata", "labels"]).unwrap_or(&Value::Null);
+    let everything = !selector.is_null() && selector::is_empty(selector);
+    if selector.is_null() || (!everything && !selector::selects(selector, labels)) {
         let why = "`selector` does not match template `labels`";
-        errors.push(FieldError::invalid(format!("{TEMPLATE}.metadata.labels"), &labels, why));
+        errors.push(FieldError::invalid(format!("{TEMPLATE}.metadata.labels"), labels, why));
     }
+}
+
+/// A strategy as the original shows it in a refusal: by the names that its fields have inside.
+pub(super) fn inner_strategy(strategy: &Value) -> Value {
+    let update = strategy["rollingUpdate"].as_object().map(|fields| {
+        let inner = |name: &String| name[..1].to_uppercase() + &name[1..];
+        fields.iter().map(|(name, value)| (inner(name), value.clone())).collect::<Object>()
+    });
+    json!({ "Type": strategy["type"].as_str().unwrap_or_default(), "RollingUpdate": update })
 }
 
 pub(super) fn check(object: &Object, errors: &mut Vec<FieldError>) {

@@ -27,6 +27,11 @@ pub(crate) fn canonical(text: &str) -> Result<String, &'static str> {
     Ok(Quantity::parse(text)?.to_text())
 }
 
+/// Whether an amount is no whole number.
+pub(crate) fn is_fraction(text: &str) -> bool {
+    Quantity::parse(text).is_ok_and(|quantity| quantity.exponent < 0)
+}
+
 /// Compares two amounts; none if one is malformed.
 pub(crate) fn compare(left: &str, right: &str) -> Option<std::cmp::Ordering> {
     let (left, right) = (Quantity::parse(left).ok()?, Quantity::parse(right).ok()?);

@@ -67,6 +67,7 @@ pub(crate) fn settle(store: &Store, write: &Write<'_>, mut draft: Draft) -> Answ
     if !errors.is_empty() {
         return Err(invalid(&resource.id.group, &resource.id.kind, object.name(), &errors));
     }
+    write.advise(None, &object);
     object.insert("apiVersion".into(), json!(resource.stored_api_version()));
     draft.new = Some(object);
     Ok(draft)

@@ -96,8 +96,8 @@ impl Target {
             return Ok(());
         }
         let unknown = self.resource.unknown_fields(&self.version, object);
-        let unknown = unknown.iter().map(|path| format!("unknown field {path:?}"));
-        let named: Vec<_> = unknown.chain(duplicates.iter().map(|path| format!("duplicate field {path:?}"))).collect();
+        let duplicates = duplicates.iter().map(|path| format!("duplicate field {path:?}"));
+        let named: Vec<_> = duplicates.chain(unknown.iter().map(|path| format!("unknown field {path:?}"))).collect();
         if named.is_empty() {
             return Ok(());
         }

@@ -125,6 +125,9 @@ pub(crate) fn settle(write: &Write<'_>, part: Part, mut draft: Draft) -> Answer<
     if !errors.is_empty() {
         return Err(invalid(&resource.id.group, &resource.id.kind, &target.name, &errors));
     }
+    if part == Part::Main {
+        write.advise(Some(old), &new);
+    }
     draft.new = Some(new);
     Ok(draft)
 }
