@@ -224,7 +224,9 @@ async fn kubectl_forwards_a_port_to_a_page_of_the_pod() -> Result<()> {
         cluster.kubectl(&["rollout", "status", "deployment/web", "--timeout=120s"])?;
         let mut forwarding = cluster.command(&["port-forward", "deployment/web", ":8080"]).spawn()?;
         let mut line = String::new();
-        BufReader::new(forwarding.stdout.take().context("no output")?).read_line(&mut line)?;
+        // Kept open: kubectl says more later, and would end if nobody could hear it.
+        let mut said = BufReader::new(forwarding.stdout.take().context("no output")?);
+        said.read_line(&mut line)?;
         // Forwarding from 127.0.0.1:41234 -> 8080
         let address = line.split_whitespace().nth(2).context("no address")?.to_owned();
         let mut stream = TcpStream::connect(&address).with_context(|| line.clone())?;

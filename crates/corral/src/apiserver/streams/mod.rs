@@ -12,7 +12,11 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio_tungstenite::{
     WebSocketStream,
-    tungstenite::{Message, handshake::derive_accept_key, protocol::Role},
+    tungstenite::{
+        Message,
+        handshake::derive_accept_key,
+        protocol::{CloseFrame, Role, frame::coding::CloseCode},
+    },
 };
 
 use self::commands::{Container, Outcome};
@@ -114,7 +118,9 @@ async fn converse(socket: Upgraded, conversation: Conversation) {
     let _ = channels.send(STDOUT, &outcome.stdout).await
         && channels.send(STDERR, &outcome.stderr).await
         && channels.send(STATUS, status.to_string().as_bytes()).await;
-    let _ = channels.socket.close(None).await;
+    // Clients take a close without a code for a broken connection.
+    let ended = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+    let _ = channels.socket.close(Some(ended)).await;
 }
 
 /// How a command has ended, as clients are told.
