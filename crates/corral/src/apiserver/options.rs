@@ -78,11 +78,11 @@ impl WriteOptions {
 
     /// As an admission review shows them.
     pub fn to_json(&self, operation: Operation, intent: &Intent) -> Value {
-        let kind = match (operation, intent) {
-            (_, Intent::Patch(..) | Intent::Apply(..)) => "PatchOptions",
-            (Operation::Create, _) => "CreateOptions",
-            (Operation::Update, _) => "UpdateOptions",
-            (Operation::Delete, _) => "DeleteOptions",
+        // Those of a patch are shown as those of the update or the create that it comes to.
+        let kind = match operation {
+            Operation::Create => "CreateOptions",
+            Operation::Update => "UpdateOptions",
+            Operation::Delete => "DeleteOptions",
         };
         let mut options = json!({ "kind": kind, "apiVersion": "meta.k8s.io/v1" });
         if self.dry_run {
@@ -94,9 +94,6 @@ impl WriteOptions {
         }
         if !self.field_manager.is_empty() {
             options["fieldManager"] = json!(self.field_manager);
-        }
-        if let Some(force) = self.force {
-            options["force"] = json!(force);
         }
         let validation = match self.validation {
             FieldValidation::Ignore => "Ignore",

@@ -179,9 +179,10 @@ pub(crate) fn now(store: &mut Store, write: &Write<'_>, intent: Intent) -> Answe
 /// Writes for a client: admission is asked, and a write that was overtaken meanwhile begins again.
 pub(crate) async fn run(server: &ApiServer, write: &Write<'_>, intent: Intent) -> Answer<Outcome> {
     let admission = server.admission();
-    let operation = operation(&intent);
     let alone = server.store().with(|store| {
-        match admission.concerns(store, operation, write.target, write.cause.subresource) {
+        let concerns =
+            |operation: &Operation| admission.concerns(store, *operation, write.target, write.cause.subresource);
+        match operations(&intent).iter().any(concerns) {
             true => Err(intent),
             false => Ok(now(store, write, intent)),
         }
@@ -190,7 +191,6 @@ pub(crate) async fn run(server: &ApiServer, write: &Write<'_>, intent: Intent) -
         Ok(outcome) => return outcome,
         Err(intent) => intent,
     };
-    let options = write.options.to_json(operation, &intent);
     let warnings = Warnings::default();
     loop {
         let mut draft = server.store().with(|store| {
@@ -198,6 +198,7 @@ pub(crate) async fn run(server: &ApiServer, write: &Write<'_>, intent: Intent) -
             draft.ticket = store.next_ticket();
             Ok::<_, Box<kube::core::Status>>(draft)
         })?;
+        let options = write.options.to_json(draft.operation, &intent);
         if let Some(changed) = admission.mutate(server, review(write, &draft, &options, &warnings)).await? {
             draft.new = Some(update::decode_again(write.target, changed)?);
         }
@@ -213,11 +214,13 @@ pub(crate) async fn run(server: &ApiServer, write: &Write<'_>, intent: Intent) -
     }
 }
 
-fn operation(intent: &Intent) -> Operation {
+/// What a write may turn out to be: an apply, and for some kinds an update, creates what is not there.
+fn operations(intent: &Intent) -> &'static [Operation] {
     match intent {
-        Intent::Create(_) | Intent::Evict(..) | Intent::Bind(_) => Operation::Create,
-        Intent::Update(..) | Intent::Patch(..) | Intent::Apply(..) | Intent::Finalize(_) => Operation::Update,
-        Intent::Delete(_) => Operation::Delete,
+        Intent::Create(_) | Intent::Evict(..) | Intent::Bind(_) => &[Operation::Create],
+        Intent::Update(..) | Intent::Apply(..) => &[Operation::Update, Operation::Create],
+        Intent::Patch(..) | Intent::Finalize(_) => &[Operation::Update],
+        Intent::Delete(_) => &[Operation::Delete],
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct Review<'a> {
     pub old: Option<&'a Object>,
     /// What would be stored, or what was sent to a subresource such as `eviction`; none for a delete.
     pub new: Option<&'a Object>,
-    /// CreateOptions, UpdateOptions, PatchOptions or DeleteOptions.
+    /// CreateOptions, UpdateOptions or DeleteOptions.
     pub options: &'a Value,
     pub user: &'a str,
     pub dry_run: bool,
