@@ -42,9 +42,8 @@ diff-fuzz: ## Generate requests, play them to both sides: make diff-fuzz SEED=7 
 	@./scripts/need cargo cc go
 	cargo run --locked --quiet -p drover-difference -- fuzz --seed $(or $(SEED),1) --count $(or $(COUNT),5000)
 
-sim: ## Every fault at every write, and 2,000 random schedules
+sim: ## Every scenario: every fault at every write, two crashes, random schedules
 	cargo run --release --locked --quiet --bin drover -- simulate
-	cargo run --release --locked --quiet --bin drover -- simulate --seeds 2000
 
 bench: ## Measure the embedded API server, the simulated world and the operator
 	cargo bench --locked -p drover-corral --bench corral --bench world

@@ -6,13 +6,13 @@ use anyhow::anyhow;
 use drover_sim::Scenario;
 
 /// Those that need no file.
-pub fn built_in() -> Vec<Scenario> {
-    vec![Scenario::default()]
+pub fn built_in() -> anyhow::Result<Vec<Scenario>> {
+    Ok(drover_sim::scenario::built_in()?)
 }
 
 /// The scenario that `--scenario` names, or the first built-in one.
 pub fn find(named: Option<&Path>) -> anyhow::Result<Scenario> {
-    let built_in = built_in().into_iter().find(|scenario| named.is_none_or(|name| name == Path::new(&scenario.name)));
+    let built_in = built_in()?.into_iter().find(|scenario| named.is_none_or(|name| name == Path::new(&scenario.name)));
     match (built_in, named) {
         (Some(scenario), _) => Ok(scenario),
         (None, Some(path)) => {
@@ -22,7 +22,12 @@ pub fn find(named: Option<&Path>) -> anyhow::Result<Scenario> {
     }
 }
 
-/// What it is about, in a sentence.
+/// What it is about, in a sentence: its own, or what it upgrades.
+pub fn about(scenario: &Scenario) -> String {
+    if scenario.about.is_empty() { describe(scenario) } else { scenario.about.clone() }
+}
+
+/// What it upgrades.
 pub fn describe(scenario: &Scenario) -> String {
     let nodes = if scenario.nodes == 1 { "node" } else { "nodes" };
     let at_once = if scenario.concurrency == 1 {
@@ -39,8 +44,8 @@ mod tests {
 
     #[test]
     fn a_built_in_scenario_needs_no_file() {
-        assert_eq!(find(Some(Path::new("three-nodes"))).unwrap(), Scenario::default());
-        assert_eq!(find(None).unwrap(), Scenario::default());
+        assert_eq!(find(Some(Path::new("three-nodes"))).unwrap().name, "three-nodes");
+        assert_eq!(find(None).unwrap().name, "three-nodes");
         assert!(find(Some(Path::new("no-such-file.yaml"))).is_err());
     }
 

@@ -12,7 +12,7 @@ fn simulate(arguments: &[&str]) -> Output {
 
 #[test]
 fn random_schedules_are_counted_beside_the_run_without_faults() {
-    let output = simulate(&["--seeds", "3", "-o", "json"]);
+    let output = simulate(&["--scenario", "three-nodes", "--seeds", "3", "-o", "json"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
 
@@ -36,9 +36,12 @@ fn a_violation_is_told_as_a_story_and_an_exit_code() {
     let (told, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!(output.status.code(), Some(1), "{told}{error}");
     assert!(error.starts_with("error: 1 violation of never"), "{error}");
-    for part in
-        ["what was done to it:\n  nothing", "what must not happen:", "the Plan is not complete", "what happened:"]
-    {
+    for part in [
+        "what was done to it:\n  nothing",
+        "what must not happen:",
+        "the Plan upgrade is not complete",
+        "what happened:",
+    ] {
         assert!(told.contains(part), "{part}:\n{told}");
     }
     assert!(std::fs::read_to_string(trace).unwrap().contains("VIOLATION"));

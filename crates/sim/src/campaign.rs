@@ -1,100 +1,167 @@
-//! Many runs of one scenario: every fault at every write, and random schedules.
+//! Many runs of one scenario: a crash at each write, every fault at every write, two crashes, random schedules.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+mod dice;
+mod report;
+mod shrink;
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use serde::Serialize;
-
-use crate::faults::{Fault, Schedule};
-use crate::run::{Outcome, run};
+pub use self::report::{CampaignReport, Failure, Regression, not_reached};
+use crate::faults::{Fault, Incident, Moment, Schedule};
+use crate::run::{Outcome, Terms, run};
+use crate::sabotage::Sabotage;
 use crate::scenario::Scenario;
-
-/// What a takeover costs on top of the upgrade itself: the restart, the Lease that has to lapse, a suspension, the
-/// pauses between tries.
-const TAKEOVER: Duration = Duration::from_secs(150);
+use dice::Dice;
 
 #[derive(Debug, Clone)]
 pub struct Campaign {
     pub scenario: Scenario,
     pub seed: u64,
+    /// A planted bug that is to be found.
+    pub sabotage: Option<Sabotage>,
+    /// Ends with the first failure, which is not shrunk.
+    pub first_only: bool,
 }
 
 /// Told after each run how many are done, and of how many.
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
-/// What a campaign found.
-#[derive(Debug, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CampaignReport {
-    pub scenario: String,
-    pub schedules: usize,
-    /// Writes of the run without faults: each is a place for a fault.
-    pub writes: usize,
-    pub distinct_states: usize,
-    pub failures: Vec<Failure>,
-    pub purposes: BTreeMap<String, usize>,
-    pub reasons: BTreeMap<String, usize>,
-    #[serde(skip)]
-    states: BTreeSet<u64>,
+/// Which part of a campaign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The operator dies before and after every write.
+    Crashes,
+    /// Every other fault at every write.
+    Pairs,
+    /// A dead leader's write at every later moment.
+    Landings,
+    /// Two crashes, unless the second one meets a state in which it was tried before.
+    DoubleCrashes,
+    /// So many random schedules with one to three faults each.
+    Random(usize),
 }
 
-/// A schedule under which something went wrong, with its story.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Failure {
-    pub schedule: Schedule,
-    pub outcome: Outcome,
-    pub trace: Vec<String>,
+/// The run without faults, that all others are measured by.
+struct Calm {
+    writes: usize,
+    time: Duration,
 }
 
 impl Campaign {
-    /// Every fault at every write, a late write at every later moment, a second leader from many moments on.
-    pub fn exhaustive(&self, progress: Progress<'_>) -> Result<CampaignReport, std::io::Error> {
-        let (mut report, calm) = self.calm()?;
-        self.run_all(&mut report, self.schedules(calm.writes), &calm, progress)?;
+    pub fn new(scenario: Scenario, seed: u64) -> Self {
+        Campaign { scenario, seed, sabotage: None, first_only: false }
+    }
+
+    /// Runs the parts one after the other, each whole.
+    pub fn run(&self, parts: &[Part], progress: Progress<'_>) -> Result<CampaignReport, std::io::Error> {
+        let mut report = CampaignReport::of(&self.scenario.name);
+        let outcome = run(&self.scenario, &self.terms(Schedule::default(), None))?;
+        report.writes = outcome.writes;
+        let calm = Calm { writes: outcome.writes, time: Duration::from_secs_f64(outcome.virtual_seconds) };
+        report.count(&self.scenario, &Schedule::default(), outcome);
+        let mut singles = Vec::new();
+        for part in parts {
+            if self.first_only && !report.failures.is_empty() {
+                break;
+            }
+            let schedules = match part {
+                Part::Crashes => self.at_writes(&calm, &[Fault::CrashBefore, Fault::CrashAfter]),
+                Part::Pairs => {
+                    let mut faults = Fault::at_every_write();
+                    faults.retain(|fault| !matches!(fault, Fault::CrashBefore | Fault::CrashAfter));
+                    self.at_writes(&calm, &faults)
+                }
+                Part::Landings => self.landings(&calm),
+                Part::DoubleCrashes => self.double_crashes(&calm, &singles),
+                Part::Random(count) => {
+                    let mut dice = Dice::new(self.seed);
+                    (0..*count).map(|_| dice.schedule(calm.writes)).collect()
+                }
+            };
+            let outcomes = self.run_all(&mut report, &schedules, &calm, progress)?;
+            if *part == Part::Crashes {
+                singles = schedules.into_iter().zip(outcomes).collect();
+            }
+        }
+        if !self.first_only {
+            self.shrink_first(&mut report, &calm)?;
+        }
         Ok(report)
     }
 
-    /// `count` schedules with one to three faults each, drawn from the seed.
-    pub fn random(&self, count: usize, progress: Progress<'_>) -> Result<CampaignReport, std::io::Error> {
-        let (mut report, calm) = self.calm()?;
-        let mut dice = Dice(self.seed);
-        let schedules = (0..count).map(|_| dice.schedule(calm.writes)).collect();
-        self.run_all(&mut report, schedules, &calm, progress)?;
-        Ok(report)
+    fn terms(&self, schedule: Schedule, calm: Option<&Calm>) -> Terms {
+        Terms { schedule, seed: self.seed, calm: calm.map(|calm| calm.time), sabotage: self.sabotage }
     }
 
-    /// The run without faults, that all others are measured by.
-    fn calm(&self) -> Result<(CampaignReport, Outcome), std::io::Error> {
-        let outcome = run(&self.scenario, &Schedule::default(), self.seed, None)?;
-        let mut report = CampaignReport {
-            scenario: self.scenario.name.clone(),
-            writes: outcome.writes,
-            ..CampaignReport::default()
-        };
-        report.count(&Schedule::default(), outcome.clone());
-        Ok((report, outcome))
+    /// The writes at which faults are tried.
+    fn tried(&self, calm: &Calm) -> impl Iterator<Item = usize> + use<> {
+        (1..=calm.writes).step_by(self.scenario.sampled.unwrap_or(1))
     }
 
-    /// A thread a core; each run has a runtime of its own, so that no run knows of another.
+    fn at_writes(&self, calm: &Calm, faults: &[Fault]) -> Vec<Schedule> {
+        let at = |write| faults.iter().map(move |fault| Schedule::one(write, fault.clone()));
+        self.tried(calm).flat_map(at).collect()
+    }
+
+    fn landings(&self, calm: &Calm) -> Vec<Schedule> {
+        let at = |write| (1..=calm.writes - write + 1).map(move |after| Schedule::one(write, Fault::LandsAfter(after)));
+        self.tried(calm).flat_map(at).collect()
+    }
+
+    /// A second crash at each write after the first. If it meets a state and a purpose in which a crash was tried
+    /// before, nothing new can come of it: what is left to happen is the same.
+    fn double_crashes(&self, calm: &Calm, singles: &[(Schedule, Vec<(u64, String)>)]) -> Vec<Schedule> {
+        let mut met = BTreeSet::new();
+        let mut schedules = Vec::new();
+        for (first, at_writes) in singles {
+            let Some(Incident { at: Moment::Write(write), .. }) = first.faults.first() else { continue };
+            // Those of the run without faults come first: a second crash there is a single one.
+            met.extend(at_writes.iter().take(*write).cloned());
+        }
+        for (first, at_writes) in singles {
+            let Some(Incident { at: Moment::Write(write), .. }) = first.faults.first() else { continue };
+            let later = at_writes.iter().enumerate().skip(*write).take(calm.writes);
+            for (index, meeting) in later {
+                if met.insert(meeting.clone()) {
+                    let second = Incident { at: Moment::Write(index + 1), what: Fault::CrashAfter };
+                    schedules.push(Schedule { faults: first.faults.iter().cloned().chain([second]).collect() });
+                }
+            }
+        }
+        schedules
+    }
+
+    /// A thread a core; each run has a runtime of its own, so that no run knows of another. Gives back the states that the
+    /// writes of each run met.
     fn run_all(
         &self,
         report: &mut CampaignReport,
-        schedules: Vec<Schedule>,
-        calm: &Outcome,
+        schedules: &[Schedule],
+        calm: &Calm,
         progress: Progress<'_>,
-    ) -> Result<(), std::io::Error> {
-        let (next, report) = (AtomicUsize::new(0), Mutex::new(report));
+    ) -> Result<Vec<Vec<(u64, String)>>, std::io::Error> {
+        let before = report.schedules;
+        let (next, enough) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let shared = Mutex::new((report, vec![Vec::new(); schedules.len()]));
         let work = || -> Result<(), std::io::Error> {
-            while let Some(schedule) = schedules.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let outcome = self.run_one(schedule, calm)?;
-                let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-                report.count(schedule, outcome);
-                progress(report.schedules, schedules.len() + 1);
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some(schedule) = schedules.get(index).filter(|_| !enough.load(Ordering::Relaxed)) else {
+                    return Ok(());
+                };
+                let mut outcome = run(&self.scenario, &self.terms(schedule.clone(), Some(calm)))?;
+                if self.first_only && !outcome.violations.is_empty() {
+                    enough.store(true, Ordering::Relaxed);
+                }
+                let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                shared.1[index] = std::mem::take(&mut outcome.at_writes);
+                shared.0.count(&self.scenario, schedule, outcome);
+                progress(shared.0.schedules - before, schedules.len());
             }
-            Ok(())
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         std::thread::scope(|scope| {
@@ -102,70 +169,21 @@ impl Campaign {
             workers
                 .into_iter()
                 .try_for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        })
+        })?;
+        Ok(shared.into_inner().unwrap_or_else(PoisonError::into_inner).1)
     }
 
-    fn run_one(&self, schedule: &Schedule, calm: &Outcome) -> Result<Outcome, std::io::Error> {
-        let faults = u32::try_from(schedule.faults.len().max(1)).unwrap_or(u32::MAX);
-        let within = Duration::from_secs_f64(2.0 * calm.virtual_seconds) + TAKEOVER * faults;
-        run(&self.scenario, schedule, self.seed, Some(within))
-    }
-
-    fn schedules(&self, writes: usize) -> Vec<Schedule> {
-        let mut schedules = Vec::new();
-        for write in 0..writes {
-            schedules.extend(Fault::AT_EVERY_WRITE.iter().map(|fault| Schedule::one(write, *fault)));
-            schedules.extend((1..=writes - write).map(|after| Schedule::one(write, Fault::LandsAfter(after))));
+    /// The first failure is told in its smallest form.
+    fn shrink_first(&self, report: &mut CampaignReport, calm: &Calm) -> Result<(), std::io::Error> {
+        report.failures.sort_by_key(|failure| failure.schedule.faults.len());
+        let Some(first) = report.failures.first_mut() else { return Ok(()) };
+        let fails = |schedule: &Schedule| -> Result<Option<Outcome>, std::io::Error> {
+            let outcome = run(&self.scenario, &self.terms(schedule.clone(), Some(calm)))?;
+            Ok(Some(outcome).filter(|outcome| !outcome.violations.is_empty()))
+        };
+        if let Some((schedule, outcome)) = shrink::shrink(&first.schedule, fails)? {
+            *first = Failure::new(&self.scenario, &schedule, outcome);
         }
-        let moments = (0..20).map(|step| step * 700);
-        schedules.extend(moments.map(|after| Schedule { faults: BTreeMap::new(), second_leader_after: Some(after) }));
-        schedules
-    }
-}
-
-impl CampaignReport {
-    fn count(&mut self, schedule: &Schedule, mut outcome: Outcome) {
-        self.schedules += 1;
-        self.states.extend(outcome.states.drain(..));
-        self.distinct_states = self.states.len();
-        for (all, own) in [(&mut self.purposes, &outcome.purposes), (&mut self.reasons, &outcome.reasons)] {
-            for (name, count) in own {
-                *all.entry(name.clone()).or_default() += count;
-            }
-        }
-        if !outcome.violations.is_empty() {
-            let trace = std::mem::take(&mut outcome.trace);
-            self.failures.push(Failure { schedule: schedule.clone(), outcome, trace });
-        }
-    }
-}
-
-/// SplitMix64: the same throws for the same seed, on every machine.
-struct Dice(u64);
-
-impl Dice {
-    fn throw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.throw() % bound.max(1) as u64).unwrap_or(0)
-    }
-
-    fn schedule(&mut self, writes: usize) -> Schedule {
-        let count = 1 + self.below(3);
-        let faults = (0..count).map(|_| {
-            let fault = match self.below(Fault::AT_EVERY_WRITE.len() + 1) {
-                index if index < Fault::AT_EVERY_WRITE.len() => Fault::AT_EVERY_WRITE[index],
-                _ => Fault::LandsAfter(1 + self.below(writes)),
-            };
-            // A run with faults makes more writes than one without.
-            (self.below(writes + writes / 2), fault)
-        });
-        Schedule { faults: faults.collect(), second_leader_after: None }
+        Ok(())
     }
 }

@@ -1,24 +1,53 @@
-//! Faults between an operator and the API server, each at the n-th write of the run.
+//! What can go wrong, and when: each fault has a name, and happens at a moment of the run.
 
-use std::collections::BTreeMap;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
-use std::time::Duration;
-
-use bytes::Bytes;
-use drover_clock::Clock;
-use drover_corral::apiserver::{ApiBody, ApiServer, ApiService};
-use http::{Method, Request, Response, StatusCode};
-use http_body_util::{Either, Full};
-use jiff::Timestamp;
-use kube::client::Body;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc::UnboundedSender;
-use tower::Service;
+use serde_json::Value;
 
-/// What happens to one write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+use crate::scenario::Span;
+use crate::scenario::pattern::{ObjectName, Pattern};
+
+/// One thing that happens in a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Incident {
+    pub at: Moment,
+    pub what: Fault,
+}
+
+/// When something happens. What is done to a write is done to the next one, if the moment is not a write itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Moment {
+    /// At the n-th write of the operators, those of their election included; the first is 1.
+    Write(usize),
+    /// At a write that is made for this purpose, as the log names them.
+    Purpose(PurposeMoment),
+    /// This long after the start.
+    Time(Span),
+    /// When an object first says this.
+    Once(Pattern),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct PurposeMoment {
+    /// Such as `TakeNode`.
+    pub is: String,
+    /// Only a write to this object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on: Option<ObjectName>,
+    /// The n-th such write.
+    #[serde(default = "first")]
+    pub nth: usize,
+}
+
+fn first() -> usize {
+    1
+}
+
+/// What happens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Fault {
     /// The operator dies; the write is never sent.
@@ -29,281 +58,304 @@ pub enum Fault {
     LandsAfter(usize),
     /// The operator dies; the write lands when the upgrade is over.
     LandsAtTheEnd,
-    /// The server answers with this code and does nothing.
+    /// The server answers with this code and does nothing; 429 and 503 say when to try again.
     Refused(u16),
     /// No answer comes; the write did not happen.
     LostBefore,
     /// No answer comes; the write happened.
     LostAfter,
+
     /// The operator is frozen for a minute, its write under way; then it goes on, and so does the write.
     Suspended,
+    /// The operator is told to end, and another one starts: an update of Drover.
+    Replaced,
+    /// The operator dies; its successor's clock is an hour ahead of the others.
+    ClockAhead,
+    /// The operator dies; its successor's clock is an hour behind the others.
+    ClockBehind,
+    /// A second operator leads at the same time, because it looks at another Lease.
+    SecondLeader,
+
+    /// The server goes away for a minute instead of taking this write: watches are cut, every request is refused.
+    ServerAway,
+    /// For a minute the operators lack the right to do this write, or any other of its kind.
+    Forbidden,
     /// Every watch is cut after this write.
     WatchesCut,
-    /// The server goes away for a minute instead of taking this write: watches are cut, and every request is refused.
-    ServerAway,
     /// Every watch is cut after this write, and where they stood is forgotten: they are answered 410.
     WatchesExpired,
+    /// For 20 seconds no watch tells anything.
+    WatchesLag,
+    /// For 20 seconds the watch of this kind tells nothing, while the others go on: events change their order.
+    KindLags(WatchedKind),
+    /// The operator dies after this write; for 5 seconds its successor's lists are answered from before it.
+    StaleLists,
+
+    /// system-upgrade-controller acts on the same Plans for a while: makes its Job, writes `applying`, uncordons.
+    OriginalActs,
+
+    /// Somebody wipes the status of every Plan.
+    StatusWiped,
+    /// Somebody removes the claims from every Plan.
+    ClaimsLost,
+    /// Somebody removes the claim's label from every node.
+    MarksLost,
+    /// Somebody deletes all Jobs of Plans.
+    JobsDeleted,
+    /// Somebody deletes all pods of those Jobs.
+    PodsDeleted,
+    /// Somebody touches every Plan, without changing what it asks for.
+    PlanTouched,
+    /// Somebody deletes every Plan and makes it again after two seconds, as `kubectl replace --force` does.
+    PlanReplaced,
+    /// Somebody asks for a later version in the middle of it.
+    VersionRaised,
+    /// Somebody pauses every Plan for 20 seconds.
+    Paused,
+    /// Somebody takes the nodes that are out of the Plan, by the label, for 20 seconds.
+    NodesDisabled,
+    /// Somebody cordons every node that is not cordoned; they stay so.
+    NodesCordoned,
+    /// Somebody uncordons every node.
+    NodesUncordoned,
+    /// Somebody deletes the Secrets that Plans name, and makes them again after 20 seconds.
+    SecretsGone,
+    /// Somebody takes the hostname label off every node for 20 seconds.
+    HostnamesGone,
+    /// The nodes that are out, or the first one, are switched off for 20 seconds.
+    Reboot,
+    /// The same twice, 40 seconds apart.
+    RebootTwice,
+
+    /// Somebody makes or changes objects, as `kubectl apply` does.
+    Apply(Vec<Value>),
+    /// Somebody changes an object by a merge patch.
+    Patch(ObjectPatch),
+    /// Somebody deletes all objects that are called so.
+    Delete(ObjectName),
 }
 
-impl Fault {
-    /// Those that are tried at every write. Where a late write lands is a dimension of its own.
-    pub const AT_EVERY_WRITE: [Fault; 12] = [
-        Fault::CrashBefore,
-        Fault::CrashAfter,
-        Fault::LandsAtTheEnd,
-        Fault::Refused(409),
-        Fault::Refused(429),
-        Fault::Refused(500),
-        Fault::LostBefore,
-        Fault::LostAfter,
-        Fault::Suspended,
-        Fault::ServerAway,
-        Fault::WatchesCut,
-        Fault::WatchesExpired,
-    ];
+/// The kinds that an operator watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum WatchedKind {
+    Plan,
+    Node,
+    Job,
+    Secret,
 }
 
-/// What is done to the write, which is 'it'.
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl WatchedKind {
+    pub fn plural(self) -> &'static str {
         match self {
-            Fault::CrashBefore => f.write_str("the operator dies before it is sent"),
-            Fault::CrashAfter => f.write_str("the operator dies after it, and before it hears of it"),
-            Fault::LandsAfter(1) => f.write_str("the operator dies, and it lands 1 write later"),
-            Fault::LandsAfter(count) => write!(f, "the operator dies, and it lands {count} writes later"),
-            Fault::LandsAtTheEnd => f.write_str("the operator dies, and it lands when all is over"),
-            Fault::Refused(code) => write!(f, "it is refused with {code}"),
-            Fault::LostBefore => f.write_str("it does not happen and is never answered"),
-            Fault::LostAfter => f.write_str("it happens and is never answered"),
-            Fault::Suspended => f.write_str("the operator is frozen for a minute in the middle of it"),
-            Fault::ServerAway => f.write_str("the server goes away for a minute instead of taking it"),
-            Fault::WatchesCut => f.write_str("all watches are cut after it"),
-            Fault::WatchesExpired => f.write_str("all watches are cut after it and answered 410"),
+            WatchedKind::Plan => "plans",
+            WatchedKind::Node => "nodes",
+            WatchedKind::Job => "jobs",
+            WatchedKind::Secret => "secrets",
         }
     }
 }
 
-/// Which faults happen at which write, counted over the whole run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ObjectPatch {
+    pub object: ObjectName,
+    pub with: Value,
+}
+
+impl Fault {
+    /// Those that are tried at every write of every scenario. Where a late write lands is a dimension of its own.
+    pub fn at_every_write() -> Vec<Fault> {
+        let mut faults = vec![
+            Fault::CrashBefore,
+            Fault::CrashAfter,
+            Fault::LandsAtTheEnd,
+            Fault::Refused(409),
+            Fault::Refused(429),
+            Fault::Refused(500),
+            Fault::Refused(503),
+            Fault::LostBefore,
+            Fault::LostAfter,
+            Fault::Suspended,
+            Fault::Replaced,
+            Fault::ClockAhead,
+            Fault::ClockBehind,
+            Fault::SecondLeader,
+            Fault::ServerAway,
+            Fault::Forbidden,
+            Fault::WatchesCut,
+            Fault::WatchesExpired,
+            Fault::WatchesLag,
+            Fault::KindLags(WatchedKind::Node),
+            Fault::KindLags(WatchedKind::Job),
+            Fault::KindLags(WatchedKind::Plan),
+            Fault::StaleLists,
+            Fault::OriginalActs,
+        ];
+        faults.extend(Fault::by_users_and_machines());
+        faults
+    }
+
+    fn by_users_and_machines() -> [Fault; 16] {
+        [
+            Fault::StatusWiped,
+            Fault::ClaimsLost,
+            Fault::MarksLost,
+            Fault::JobsDeleted,
+            Fault::PodsDeleted,
+            Fault::PlanTouched,
+            Fault::PlanReplaced,
+            Fault::VersionRaised,
+            Fault::Paused,
+            Fault::NodesDisabled,
+            Fault::NodesCordoned,
+            Fault::NodesUncordoned,
+            Fault::SecretsGone,
+            Fault::HostnamesGone,
+            Fault::Reboot,
+            Fault::RebootTwice,
+        ]
+    }
+
+    /// Whether it is done to a write, rather than to what stands in the store.
+    pub(crate) fn is_done_to_a_write(&self) -> bool {
+        !Fault::by_users_and_machines().contains(self)
+            && !matches!(
+                self,
+                Fault::SecondLeader | Fault::OriginalActs | Fault::Apply(_) | Fault::Patch(_) | Fault::Delete(_)
+            )
+    }
+
+    /// Whether the operator dies by it.
+    pub fn kills(&self) -> bool {
+        matches!(
+            self,
+            Fault::CrashBefore
+                | Fault::CrashAfter
+                | Fault::LandsAfter(_)
+                | Fault::LandsAtTheEnd
+                | Fault::ClockAhead
+                | Fault::ClockBehind
+                | Fault::StaleLists
+        )
+    }
+}
+
+/// The faults of one run, beside those of its scenario.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Schedule {
-    pub faults: BTreeMap<usize, Fault>,
-    /// A second operator that leads at the same time, because it looks at another Lease; it starts after so many ms.
-    pub second_leader_after: Option<u64>,
+    pub faults: Vec<Incident>,
 }
 
 impl Schedule {
     pub fn one(write: usize, fault: Fault) -> Self {
-        Schedule { faults: [(write, fault)].into(), second_leader_after: None }
+        Schedule { faults: vec![Incident { at: Moment::Write(write), what: fault }] }
     }
 }
 
-/// The server's own answer, or one that the gate gives in its place.
-type GatedBody = Either<ApiBody, Full<Bytes>>;
-
-/// How long an operator is suspended, or the server away.
-const A_MINUTE: Duration = Duration::from_secs(60);
-
-/// What the operators' writes meet, shared by all of them.
-#[derive(Clone)]
-pub struct Gate {
-    server: ApiServer,
-    clock: Clock,
-    shared: Arc<Mutex<Shared>>,
-    /// Where the death of an operator is told.
-    deaths: UnboundedSender<String>,
-}
-
-struct Shared {
-    schedule: Schedule,
-    writes: usize,
-    held: Vec<Held>,
-    /// Operators that are suspended until then.
-    frozen: BTreeMap<String, Timestamp>,
-    /// The server is away until then.
-    away: Option<Timestamp>,
-}
-
-struct Held {
-    lands_at: Option<usize>,
-    request: Request<Body>,
-    operator: String,
-}
-
-impl std::fmt::Debug for Gate {
+impl std::fmt::Display for Incident {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Gate").finish_non_exhaustive()
+        write!(f, "{}: {}", self.at, self.what)
     }
 }
 
-impl Gate {
-    pub fn new(server: ApiServer, clock: Clock, schedule: Schedule, deaths: UnboundedSender<String>) -> Self {
-        let shared = Shared { schedule, writes: 0, held: Vec::new(), frozen: BTreeMap::new(), away: None };
-        Gate { server, clock, shared: Arc::new(Mutex::new(shared)), deaths }
-    }
-
-    /// A client whose writes pass this gate.
-    pub fn client(&self, operator: &str) -> kube::Client {
-        let service =
-            GatedService { gate: self.clone(), inner: self.server.service(operator), operator: operator.to_owned() };
-        kube::Client::new(service, "default")
-    }
-
-    pub fn writes(&self) -> usize {
-        self.shared().writes
-    }
-
-    /// Lets every write go that was held back, wherever it was to land.
-    pub async fn land_all(&self) -> usize {
-        let held = std::mem::take(&mut self.shared().held);
-        let count = held.len();
-        for held in held {
-            self.land(held).await;
-        }
-        count
-    }
-
-    async fn land(&self, held: Held) {
-        // Nobody is left to read the answer.
-        let _ = self.server.service(&held.operator).call(held.request).await;
-    }
-
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts one write; tells its fault and the held writes that land before it.
-    fn next_write(&self) -> (Option<Fault>, Vec<Held>) {
-        let mut shared = self.shared();
-        let number = shared.writes;
-        shared.writes += 1;
-        let fault = shared.schedule.faults.get(&number).copied();
-        let held = std::mem::take(&mut shared.held);
-        let (due, rest) = held.into_iter().partition(|held| held.lands_at.is_some_and(|at| at <= number));
-        shared.held = rest;
-        (fault, due)
-    }
-
-    fn hold(&self, lands_after: Option<usize>, request: Request<Body>, operator: &str) {
-        let mut shared = self.shared();
-        let lands_at = lands_after.map(|count| shared.writes + count);
-        shared.held.push(Held { lands_at, request, operator: operator.to_owned() });
-    }
-
-    fn kill(&self, operator: &str) {
-        // The run may be over.
-        let _ = self.deaths.send(operator.to_owned());
-    }
-
-    async fn pass(&self, mut inner: ApiService, operator: String, request: Request<Body>) -> Response<GatedBody> {
-        let thawed = self.shared().frozen.get(&operator).copied();
-        if let Some(thawed) = thawed {
-            self.clock.sleep_until(thawed).await;
-        }
-        if self.shared().away.is_some_and(|until| self.clock.now() < until) {
-            return refusal(503);
-        }
-        if request.method() == Method::GET {
-            return answer(&mut inner, request).await;
-        }
-        let (fault, due) = self.next_write();
-        for held in due {
-            self.land(held).await;
-        }
-        match fault {
-            None => answer(&mut inner, request).await,
-            Some(Fault::CrashBefore) => {
-                self.kill(&operator);
-                std::future::pending().await
+impl std::fmt::Display for Moment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Moment::Write(number) => write!(f, "write {number}"),
+            Moment::Purpose(PurposeMoment { is, on, nth }) => {
+                write!(f, "{is}")?;
+                if let Some(on) = on {
+                    write!(f, " of {on}")?;
+                }
+                if *nth > 1 { write!(f, ", number {nth}") } else { Ok(()) }
             }
-            Some(Fault::CrashAfter) => {
-                answer(&mut inner, request).await;
-                self.kill(&operator);
-                std::future::pending().await
-            }
-            Some(Fault::LandsAfter(count)) => {
-                self.hold(Some(count), request, &operator);
-                self.kill(&operator);
-                std::future::pending().await
-            }
-            Some(Fault::LandsAtTheEnd) => {
-                self.hold(None, request, &operator);
-                self.kill(&operator);
-                std::future::pending().await
-            }
-            Some(Fault::Refused(code)) => refusal(code),
-            Some(Fault::LostBefore) => std::future::pending().await,
-            Some(Fault::LostAfter) => {
-                answer(&mut inner, request).await;
-                std::future::pending().await
-            }
-            Some(Fault::Suspended) => {
-                let thawed = drover_clock::later(self.clock.now(), A_MINUTE);
-                self.shared().frozen.insert(operator, thawed);
-                self.clock.sleep_until(thawed).await;
-                answer(&mut inner, request).await
-            }
-            Some(Fault::ServerAway) => {
-                self.shared().away = Some(drover_clock::later(self.clock.now(), A_MINUTE));
-                self.server.cut_watches(None);
-                refusal(503)
-            }
-            Some(Fault::WatchesCut) => {
-                let response = answer(&mut inner, request).await;
-                self.server.cut_watches(None);
-                response
-            }
-            Some(Fault::WatchesExpired) => {
-                let response = answer(&mut inner, request).await;
-                self.server.compact();
-                self.server.cut_watches(None);
-                response
-            }
+            Moment::Time(span) => write!(f, "after {span}"),
+            Moment::Once(pattern) => match &pattern.matches {
+                Value::Null => write!(f, "once there is {}", pattern.object),
+                matches => write!(f, "once {} says {matches}", pattern.object),
+            },
         }
     }
 }
 
-async fn answer(inner: &mut ApiService, request: Request<Body>) -> Response<GatedBody> {
-    match inner.call(request).await {
-        Ok(response) => response.map(Either::Left),
-        Err(error) => match error {},
+/// What is done; the write is 'it'.
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = match self {
+            Fault::LandsAfter(1) => "the operator dies, and it lands 1 write later",
+            Fault::LandsAfter(count) => return write!(f, "the operator dies, and it lands {count} writes later"),
+            Fault::Refused(code) => return write!(f, "it is refused with {code}"),
+            Fault::KindLags(kind) => return write!(f, "the watch of {} tells nothing for 20 seconds", kind.plural()),
+            Fault::Apply(objects) => return write!(f, "somebody applies {}", names(objects)),
+            Fault::Patch(patch) => return write!(f, "somebody patches {} with {}", patch.object, patch.with),
+            Fault::Delete(name) => return write!(f, "somebody deletes {name}"),
+            Fault::CrashBefore => "the operator dies before it is sent",
+            Fault::CrashAfter => "the operator dies after it, and before it hears of it",
+            Fault::LandsAtTheEnd => "the operator dies, and it lands when all is over",
+            Fault::LostBefore => "it does not happen and is never answered",
+            Fault::LostAfter => "it happens and is never answered",
+            Fault::Suspended => "the operator is frozen for a minute in the middle of it",
+            Fault::Replaced => "the operator is told to end after it, and another one starts",
+            Fault::ClockAhead => "the operator dies, and its successor's clock is an hour ahead",
+            Fault::ClockBehind => "the operator dies, and its successor's clock is an hour behind",
+            Fault::SecondLeader => "a second operator leads at the same time, from here on",
+            Fault::ServerAway => "the server goes away for a minute instead of taking it",
+            Fault::Forbidden => "for a minute the operators have no right to it, nor to others of its kind",
+            Fault::WatchesCut => "all watches are cut after it",
+            Fault::WatchesExpired => "all watches are cut after it and answered 410",
+            Fault::WatchesLag => "no watch tells anything for 20 seconds",
+            Fault::StaleLists => "the operator dies after it, and its successor's lists are from before it",
+            Fault::OriginalActs => "system-upgrade-controller acts on the same Plans",
+            Fault::StatusWiped => "somebody wipes the status of the Plans",
+            Fault::ClaimsLost => "somebody removes the claims from the Plans",
+            Fault::MarksLost => "somebody removes the claim's label from the nodes",
+            Fault::JobsDeleted => "somebody deletes the Jobs",
+            Fault::PodsDeleted => "somebody deletes the Jobs' pods",
+            Fault::PlanTouched => "somebody touches the Plans",
+            Fault::PlanReplaced => "somebody deletes the Plans and makes them again after two seconds",
+            Fault::VersionRaised => "somebody asks for a later version",
+            Fault::Paused => "somebody pauses the Plans for 20 seconds",
+            Fault::NodesDisabled => "somebody disables the nodes that are out, for 20 seconds",
+            Fault::NodesCordoned => "somebody cordons the nodes",
+            Fault::NodesUncordoned => "somebody uncordons the nodes",
+            Fault::SecretsGone => "somebody deletes the Plans' Secrets, for 20 seconds",
+            Fault::HostnamesGone => "somebody takes the hostname label off the nodes, for 20 seconds",
+            Fault::Reboot => "the nodes that are out are switched off for 20 seconds",
+            Fault::RebootTwice => "the nodes that are out are switched off twice",
+        };
+        f.write_str(text)
     }
 }
 
-fn refusal(code: u16) -> Response<GatedBody> {
-    let reason = match code {
-        409 => "Conflict",
-        429 => "TooManyRequests",
-        503 => "ServiceUnavailable",
-        _ => "InternalError",
+fn names(objects: &[Value]) -> String {
+    let name = |object: &Value| {
+        let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+        format!("{}/{}", text(&object["kind"]), text(&object["metadata"]["name"]))
     };
-    let status = serde_json::json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": format!("injected {reason}"), "reason": reason, "code": code,
-    });
-    let mut response = Response::new(Either::Right(Full::new(Bytes::from(status.to_string()))));
-    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response
+    objects.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-#[derive(Clone)]
-struct GatedService {
-    gate: Gate,
-    inner: ApiService,
-    operator: String,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Service<Request<Body>> for GatedService {
-    type Response = Response<GatedBody>;
-    type Error = std::convert::Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        Poll::Ready(Ok(()))
+    #[test]
+    fn an_incident_reads_as_a_sentence() {
+        let incident: Incident = serde_json::from_value(serde_json::json!({
+            "at": { "purpose": { "is": "TakeNode", "on": "Node/node-2" } }, "what": { "refused": 409 },
+        }))
+        .unwrap();
+        assert_eq!(incident.to_string(), "TakeNode of Node/node-2: it is refused with 409");
+        let later = Incident { at: Moment::Time(Span::seconds(90)), what: Fault::LandsAfter(1) };
+        assert_eq!(later.to_string(), "after 1m 30s: the operator dies, and it lands 1 write later");
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (gate, inner, operator) = (self.gate.clone(), self.inner.clone(), self.operator.clone());
-        Box::pin(async move { Ok(gate.pass(inner, operator, request).await) })
+    #[test]
+    fn a_schedule_is_one_line_of_json_and_back() {
+        let schedule = Schedule::one(3, Fault::KindLags(WatchedKind::Job));
+        let line = serde_json::to_string(&schedule).unwrap();
+        assert_eq!(line, r#"[{"at":{"write":3},"what":{"kindLags":"Job"}}]"#);
+        assert_eq!(serde_json::from_str::<Schedule>(&line).unwrap(), schedule);
     }
 }

@@ -3,15 +3,26 @@
 //! A run is a [`Scenario`] under a [`Schedule`] of faults. After every single write, [`invariants`] checks what must
 //! always hold, with code that shares nothing with the engines. The same seed gives the same trace, byte for byte.
 
+mod acts;
 pub mod campaign;
-pub mod embedded;
+mod channel;
 pub mod faults;
+mod gate;
 pub mod invariants;
+pub mod known;
+pub mod live;
+pub mod objects;
+mod original;
 pub mod programs;
+mod record;
 pub mod run;
+pub mod sabotage;
 pub mod scenario;
+mod shift;
+pub mod story;
 
 pub use campaign::{Campaign, CampaignReport};
-pub use faults::{Fault, Schedule};
-pub use run::{Outcome, Stage, Violation, run};
+pub use faults::{Fault, Incident, Moment, Schedule};
+pub use record::Violation;
+pub use run::{Outcome, Stage, Terms, run};
 pub use scenario::{Scenario, ScenarioError};

@@ -4,32 +4,40 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use drover_clock::{Clock, between};
-use drover_corral::apiserver::{ApiServer, Commit, Direct, Options};
+use drover_clock::{Clock, between, later};
+use drover_corral::apiserver::{ApiServer, Direct, Options};
 use drover_corral::world::World;
-use drover_operator::{ElectionOptions, Operator, OperatorOptions, Report};
+use drover_operator::Report;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 
-use crate::faults::{Gate, Schedule};
-use crate::invariants::{Change, Checker};
-use crate::scenario::{NAMESPACE, Scenario};
+use crate::faults::{Fault, Incident, Moment, Schedule};
+use crate::gate::{Gate, Heard};
+use crate::invariants::{Leave, ends};
+use crate::known::Known;
+use crate::record::{Record, Violation};
+use crate::sabotage::Sabotage;
+use crate::scenario::Scenario;
+use crate::shift::Shift;
+use crate::story::Story;
 
 /// Every request costs this much virtual time, so that nothing happens at one instant for ever.
 const LATENCY: Duration = Duration::from_millis(1);
-/// A pod that dies is started again after this time.
-const RESTART: Duration = Duration::from_secs(1);
 /// What must still be true this long after the upgrade has ended.
 const AFTERMATH: Duration = Duration::from_secs(90);
-/// No run of a few nodes takes longer, whatever happens to it.
+/// The run without faults takes no longer.
 const LIMIT: Duration = Duration::from_secs(3600);
 /// How often it is looked whether a run has ended.
 const LOOK: Duration = Duration::from_millis(500);
 const WATCH_WINDOW: usize = 10_000;
+/// What it takes, after the last fault, until an operator leads and sees again: the restart, the Lease that has to lapse,
+/// a request that is never answered, the longest pause between tries, a watch that has gone silent.
+const RECOVERY: Duration = Duration::from_secs(150);
+/// 2026-01-01T12:00:00Z, a Thursday: where virtual time begins.
+const NOON: i64 = 1_767_268_800;
 
 /// What became of a run.
 #[derive(Debug, Clone, Serialize)]
@@ -37,121 +45,248 @@ const WATCH_WINDOW: usize = 10_000;
 pub struct Outcome {
     pub seed: u64,
     pub violations: Vec<Violation>,
-    /// One line an event.
-    #[serde(skip)]
-    pub trace: Vec<String>,
     /// How many writes the operators made.
     pub writes: usize,
     /// How long it took until the upgrade had ended.
     pub virtual_seconds: f64,
     /// A digest of all objects in the end.
     pub digest: String,
+    /// Everything that happened.
+    #[serde(skip)]
+    pub story: Story,
+    #[serde(skip)]
+    pub started: Timestamp,
     /// A digest of the store after each commit.
     #[serde(skip)]
     pub states: Vec<u64>,
+    /// At each write of an operator, the state that it met, and its purpose.
+    #[serde(skip)]
+    pub at_writes: Vec<(u64, String)>,
     #[serde(skip)]
     pub purposes: BTreeMap<String, usize>,
     #[serde(skip)]
     pub reasons: BTreeMap<String, usize>,
+    /// The store just before the first violation, for `drover corral --load`.
+    #[serde(skip)]
+    pub before: Option<Value>,
 }
 
-/// Something that must never happen, or never end so.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Violation {
-    /// Virtual time since the start.
-    pub seconds: f64,
-    pub sentence: String,
-}
-
-/// Runs on a runtime of its own, whose clock jumps. `within` bounds the time until the end; none: only the general limit.
-pub fn run(
-    scenario: &Scenario,
-    schedule: &Schedule,
-    seed: u64,
-    within: Option<Duration>,
-) -> Result<Outcome, std::io::Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
-    Ok(runtime.block_on(simulate(scenario, schedule, seed, within)))
-}
-
-async fn simulate(scenario: &Scenario, schedule: &Schedule, seed: u64, within: Option<Duration>) -> Outcome {
-    let stage = Stage::open(scenario, schedule, seed);
-    let limit = within.unwrap_or(LIMIT);
-    if stage.until(limit, |user| scenario.unmet_now(user)).await {
-        // Whatever a dead leader left under way lands now at the latest, and must do no harm.
-        stage.land_late_writes().await;
-        stage.clock.sleep(AFTERMATH).await;
-        let unmet = scenario.unmet_now(&stage.user);
-        if !unmet.is_empty() {
-            stage.note(format!("it did not stay so: {}", unmet.join("; ")));
-        }
+impl Outcome {
+    /// One line an event.
+    pub fn trace(&self) -> Vec<String> {
+        self.story.lines(self.started)
     }
-    stage.close()
 }
 
-/// A scenario that runs, for whoever wants to look and act while it does. Only on a runtime whose clock is paused.
+/// How a scenario is run.
+#[derive(Debug, Clone, Default)]
+pub struct Terms {
+    pub schedule: Schedule,
+    pub seed: u64,
+    /// How long the run without faults takes; none if this is it.
+    pub calm: Option<Duration>,
+    /// A planted bug.
+    pub sabotage: Option<Sabotage>,
+}
+
+impl Terms {
+    pub fn calm(seed: u64) -> Self {
+        Terms { seed, ..Terms::default() }
+    }
+
+    pub fn of(schedule: Schedule, seed: u64) -> Self {
+        Terms { schedule, seed, ..Terms::default() }
+    }
+}
+
+/// Runs on a runtime of its own, whose clock jumps.
+pub fn run(scenario: &Scenario, terms: &Terms) -> Result<Outcome, std::io::Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    Ok(runtime.block_on(async {
+        let stage = Stage::open(scenario, terms);
+        stage.play().await;
+        stage.close()
+    }))
+}
+
+/// A scenario that runs, for whoever wants to look and act while it does.
 #[derive(Debug)]
 pub struct Stage {
     pub server: ApiServer,
     /// Acts as a person with kubectl would.
     pub user: Direct,
     pub clock: Clock,
+    scenario: Scenario,
+    terms: Terms,
     gate: Gate,
     record: Arc<Mutex<Record>>,
-    reported: Mutex<UnboundedReceiver<Report>>,
     tasks: JoinSet<()>,
     started: Timestamp,
     /// When what was waited for was met, and after how many writes.
     ended: Mutex<Option<(Duration, usize)>>,
-    seed: u64,
 }
 
 impl Stage {
-    pub fn open(scenario: &Scenario, schedule: &Schedule, seed: u64) -> Self {
-        let started = Timestamp::from_second(1_767_268_800).unwrap_or(Timestamp::UNIX_EPOCH);
-        let clock = Clock::virtual_from(started);
-        let server = ApiServer::new(Options { clock, seed, latency: LATENCY, watch_window: WATCH_WINDOW });
-        let record = Arc::new(Mutex::new(Record::new(scenario, started)));
+    pub fn open(scenario: &Scenario, terms: &Terms) -> Self {
+        let clock = Clock::virtual_from(Timestamp::from_second(NOON).unwrap_or(Timestamp::UNIX_EPOCH));
+        let options = Options { clock, seed: terms.seed, latency: LATENCY, watch_window: WATCH_WINDOW };
+        Stage::on(ApiServer::new(options), scenario, terms, None)
+    }
+
+    /// On a server of one's own, whose clock need not jump. What the operators decide is told to `audience`, too.
+    pub fn on(
+        server: ApiServer,
+        scenario: &Scenario,
+        terms: &Terms,
+        audience: Option<UnboundedSender<Report>>,
+    ) -> Self {
+        let clock = server.clock();
+        let started = clock.now();
+        let incidents: Vec<Incident> = scenario.faults.iter().chain(&terms.schedule.faults).cloned().collect();
+        let leave = Leave::of(incidents.iter().map(|incident| &incident.what));
+        let (met, once) = unbounded_channel();
+        let awaited = incidents.iter().filter_map(|incident| match &incident.at {
+            Moment::Once(pattern) => Some((pattern.clone(), incident.what.clone())),
+            _ => None,
+        });
+        let record = Arc::new(Mutex::new(Record::new(scenario, started, leave, awaited.collect(), met)));
         let observer = record.clone();
         server.observe(Box::new(move |commit| lock(&observer).see(commit)));
+        if let Err(status) = scenario.set_up(&server) {
+            lock(&record).note(started, format!("the scenario cannot be set up: {}", status.message));
+        }
 
+        let (orders, ordered) = unbounded_channel();
+        let (reports, reported) = unbounded_channel();
+        let heard = Heard { reports: reported, audience };
+        let at_writes =
+            incidents.iter().filter(|incident| matches!(incident.at, Moment::Write(_) | Moment::Purpose(_)));
+        let gate =
+            Gate::new(server.clone(), at_writes.cloned().collect(), orders, heard, terms.sabotage, record.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(World::run(server.clone(), scenario.world()));
-        let (deaths, died) = unbounded_channel();
-        let (reports, reported) = unbounded_channel();
-        let gate = Gate::new(server.clone(), clock, schedule.clone(), deaths);
-        let shift = Shift { gate: gate.clone(), clock, reports };
-        tasks.spawn(shift.keep_operators_running(schedule.second_leader_after.map(Duration::from_millis), died));
-
-        let user = server.direct("user");
-        let (reported, ended) = (Mutex::new(reported), Mutex::new(None));
-        let stage = Stage { server, user, clock, gate, record, reported, tasks, started, ended, seed };
-        if let Err(status) = scenario.set_up(&stage.user) {
-            stage.note(format!("the scenario cannot be set up: {}", status.message));
+        tasks.spawn(Shift::new(gate.clone(), reports).keep_operators_running(ordered));
+        tasks.spawn(let_happen(gate.clone(), once));
+        for incident in incidents {
+            if let Moment::Time(span) = incident.at {
+                let gate = gate.clone();
+                tasks.spawn(async move {
+                    gate.clock().sleep(span.0).await;
+                    gate.happen(&incident.what).await;
+                });
+            }
         }
-        stage
+        let user = server.direct("user");
+        let ended = Mutex::new(None);
+        let (scenario, terms) = (scenario.clone(), terms.clone());
+        Stage { server, user, clock, scenario, terms, gate, record, tasks, started, ended }
+    }
+
+    /// From the start to the end, and a while longer.
+    async fn play(&self) {
+        if !self.until_met().await {
+            return;
+        }
+        self.stay().await;
+    }
+
+    /// Looks on for a while after the end, whether it stays so, and whether all that is said is true.
+    pub async fn stay(&self) {
+        // Whatever a dead leader left under way lands now at the latest, and must do no harm.
+        self.land_late_writes().await;
+        self.clock.sleep(AFTERMATH).await;
+        let unmet = self.unmet();
+        if !unmet.is_empty() {
+            self.note(format!("it did not stay so: {}", unmet.join("; ")));
+        }
+        let calm = self.terms.schedule.faults.is_empty() && self.scenario.faults.is_empty();
+        let refusing = self.gate.troubled_until() > self.clock.now();
+        let untrue = self.looking(|record| ends::untrue(&record.known, self.clock.now(), refusing, calm));
+        untrue.into_iter().for_each(|sentence| self.note(sentence));
+    }
+
+    /// Lets time pass until all that the scenario expects is so; false, and a violation, if that takes too long.
+    async fn until_met(&self) -> bool {
+        self.wait(|| self.unmet(), || self.limit()).await
     }
 
     /// Lets time pass until nothing is unmet any more; false, and a violation, if that takes too long.
     pub async fn until(&self, limit: Duration, unmet: impl Fn(&Direct) -> Vec<String>) -> bool {
+        let ends = later(self.started, limit);
+        self.wait(|| unmet(&self.user), || ends).await
+    }
+
+    async fn wait(&self, unmet: impl Fn() -> Vec<String>, limit: impl Fn() -> Timestamp) -> bool {
         let mut seen = usize::MAX;
         loop {
             self.clock.sleep(LOOK).await;
-            let passed = between(self.started, self.clock.now());
-            let changes = lock(&self.record).changes;
-            if std::mem::replace(&mut seen, changes) == changes && passed <= limit {
+            let now = self.clock.now();
+            let too_late = now > limit();
+            let changes = self.looking(|record| record.changes);
+            if std::mem::replace(&mut seen, changes) == changes && !too_late {
                 continue;
             }
-            let unmet = unmet(&self.user);
-            if unmet.is_empty() {
-                *lock(&self.ended) = Some((passed, self.gate.writes()));
+            let unmet = unmet();
+            if unmet.is_empty() && self.nothing_is_to_come() {
+                *lock(&self.ended) = Some((between(self.started, now), self.gate.writes()));
                 return true;
             }
-            if passed > limit {
-                self.note(format!("it did not end within {} s: {}", limit.as_secs(), unmet.join("; ")));
+            if too_late {
+                let passed = between(self.started, now).as_secs();
+                self.note(format!("it has not ended after {passed} s: {}", unmet.join("; ")));
                 return false;
             }
         }
+    }
+
+    /// The scenario's own faults belong to it: it has not ended before they have happened. Those of the schedule are tried,
+    /// and may come too late.
+    fn nothing_is_to_come(&self) -> bool {
+        let last = self.scenario.faults.iter().filter_map(|incident| match incident.at {
+            Moment::Time(span) => Some(later(self.started, span.0)),
+            _ => None,
+        });
+        let awaited = self.looking(Record::awaited);
+        awaited == 0 && last.max().is_none_or(|last| last < self.clock.now())
+    }
+
+    /// Twice the time without faults after the last fault, plus the deadlines of the waits that are open.
+    fn limit(&self) -> Timestamp {
+        let Some(calm) = self.terms.calm else { return later(self.started, LIMIT) };
+        let troubled_until = self.gate.troubled_until();
+        later(troubled_until.max(self.started), calm * 2 + RECOVERY).max(self.open_deadline(calm))
+    }
+
+    fn open_deadline(&self, calm: Duration) -> Timestamp {
+        let deadline = self.looking(|record| {
+            let waits = record.known.all("Plan").filter_map(|plan| plan["status"]["waits"].as_array()).flatten();
+            let deadlines = waits.filter_map(|wait| wait["deadline"].as_str()?.parse::<Timestamp>().ok());
+            deadlines.max()
+        });
+        deadline.map_or(self.started, |deadline| later(deadline, calm))
+    }
+
+    fn unmet(&self) -> Vec<String> {
+        self.looking(|record| self.scenario.unmet(&record.known, record.checker.cordoned()))
+    }
+
+    /// What of the scenario is not so yet.
+    pub fn unmet_now(&self) -> Vec<String> {
+        let mut unmet = self.unmet();
+        if !self.nothing_is_to_come() {
+            unmet.push("something is still to happen".to_owned());
+        }
+        unmet
+    }
+
+    /// What should not have happened so far.
+    pub fn violations(&self) -> Vec<Violation> {
+        self.looking(|record| record.violations.clone())
+    }
+
+    /// How many writes the operators have made, those of their elections included.
+    pub fn writes(&self) -> usize {
+        self.gate.writes()
     }
 
     /// Lets every write land that a dead operator had under way.
@@ -159,234 +294,61 @@ impl Stage {
         self.gate.land_all().await
     }
 
+    /// Lets something go wrong now.
+    pub async fn happen(&self, fault: &Fault) {
+        self.gate.happen(fault).await;
+    }
+
     /// Ends all that runs and tells what became of it.
     pub fn close(mut self) -> Outcome {
         self.tasks.abort_all();
-        let mut record = lock(&self.record);
-        record.count_upgrades();
         let so_far = || (between(self.started, self.clock.now()), self.gate.writes());
         let (ended, writes) = lock(&self.ended).unwrap_or_else(so_far);
-        record.outcome(self.seed, writes, ended, self.server.digest(), &mut lock(&self.reported))
+        let (purposes, reasons) = self.gate.tallies();
+        let digest = self.server.digest();
+        let mut record = lock(&self.record);
+        if !record.violations.is_empty() {
+            record.save_now();
+        }
+        Outcome {
+            seed: self.terms.seed,
+            violations: std::mem::take(&mut record.violations),
+            story: std::mem::take(&mut record.story),
+            started: self.started,
+            writes,
+            virtual_seconds: ended.as_secs_f64(),
+            digest,
+            states: std::mem::take(&mut record.states),
+            at_writes: std::mem::take(&mut record.at_writes),
+            purposes,
+            reasons,
+            before: record.before.take(),
+        }
+    }
+
+    fn looking<T>(&self, look: impl FnOnce(&Record) -> T) -> T {
+        look(&lock(&self.record))
     }
 
     fn note(&self, sentence: String) {
-        lock(&self.record).note(self.clock.now(), Some(sentence));
+        let mut record = lock(&self.record);
+        record.save_now();
+        record.note(self.clock.now(), sentence);
+    }
+
+    /// Everything that is known of the store.
+    pub fn known(&self) -> Known {
+        self.looking(|record| record.known.clone())
     }
 }
 
-/// Starts operators, and others where they die.
-struct Shift {
-    gate: Gate,
-    clock: Clock,
-    reports: UnboundedSender<Report>,
-}
-
-impl Shift {
-    async fn keep_operators_running(self, second_after: Option<Duration>, mut died: UnboundedReceiver<String>) {
-        let mut alive: BTreeMap<String, Running> = BTreeMap::new();
-        let mut number = 1;
-        self.start(&mut alive, number, "system-upgrade-controller");
-        if let Some(after) = second_after {
-            self.clock.sleep(after).await;
-            number += 1;
-            self.start(&mut alive, number, "another-lease");
-        }
-        while let Some(name) = died.recv().await {
-            let Some(running) = alive.remove(&name) else { continue };
-            running.task.abort();
-            self.clock.sleep(RESTART).await;
-            number += 1;
-            self.start(&mut alive, number, &running.lease);
-        }
-    }
-
-    fn start(&self, alive: &mut BTreeMap<String, Running>, number: usize, lease: &str) {
-        let name = format!("operator-{number}");
-        let mut options = OperatorOptions::new(NAMESPACE, &name, self.clock);
-        options.election = ElectionOptions::new(NAMESPACE, lease);
-        let operator = Operator::new(self.gate.client(&name), options).reporting_to(self.reports.clone());
-        let task = tokio::spawn(operator.run(std::future::pending()));
-        alive.insert(name, Running { task, lease: lease.to_owned() });
-    }
-}
-
-/// Dies with its handle.
-struct Running {
-    task: JoinHandle<()>,
-    lease: String,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.task.abort();
+/// What is to happen once something is so, when it is.
+async fn let_happen(gate: Gate, mut once: UnboundedReceiver<Fault>) {
+    while let Some(fault) = once.recv().await {
+        gate.happen(&fault).await;
     }
 }
 
 fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What is written down while a run goes on.
-#[derive(Debug)]
-struct Record {
-    started: Timestamp,
-    checker: Checker,
-    trace: Vec<String>,
-    violations: Vec<Violation>,
-    meanings: BTreeMap<(String, String, String), u64>,
-    state: u64,
-    states: Vec<u64>,
-    /// Commits that can make a difference: all but renewals of Leases.
-    changes: usize,
-}
-
-impl Record {
-    fn new(scenario: &Scenario, started: Timestamp) -> Self {
-        let limit = usize::try_from(scenario.concurrency).unwrap_or(0);
-        let checker = Checker::new(limit, &scenario.cordoned);
-        Record {
-            started,
-            checker,
-            trace: Vec::new(),
-            violations: Vec::new(),
-            meanings: BTreeMap::new(),
-            state: 0,
-            states: Vec::new(),
-            changes: 0,
-        }
-    }
-
-    fn see(&mut self, commit: &Commit<'_>) {
-        let digest = |json: &[u8]| Sha256::digest(json);
-        let short = commit.after.map_or_else(
-            || "gone".to_owned(),
-            |after| digest(after).iter().take(4).map(|byte| format!("{byte:02x}")).collect(),
-        );
-        let place = if commit.namespace.is_empty() { String::new() } else { format!("{}/", commit.namespace) };
-        let subresource =
-            if commit.subresource.is_empty() { String::new() } else { format!("/{}", commit.subresource) };
-        self.trace.push(format!(
-            "{:>9.3}s {:<18} {:<7} {}{subresource} {place}{} @{} {short}",
-            self.seconds(commit.at),
-            commit.actor,
-            format!("{:?}", commit.verb).to_lowercase(),
-            commit.resource.kind,
-            commit.name,
-            commit.resource_version,
-        ));
-        if commit.resource.kind == "Lease" {
-            return;
-        }
-        self.changes += 1;
-        let change = |json: Option<&bytes::Bytes>| json.and_then(|json| serde_json::from_slice::<Value>(json).ok());
-        let (before, after) = (change(commit.before), change(commit.after));
-        self.count_state(commit, after.as_ref());
-        let (kind, name) = (commit.resource.kind.as_str(), commit.name);
-        self.checker.see(&Change { actor: commit.actor, kind, name, before: before.as_ref(), after: after.as_ref() });
-        let new = self.checker.violations().len().saturating_sub(self.violations.len());
-        let sentences: Vec<String> = self.checker.violations().iter().rev().take(new).rev().cloned().collect();
-        for sentence in sentences {
-            self.note(commit.at, Some(sentence));
-        }
-    }
-
-    /// The state of the store is the sum of what its objects mean.
-    fn count_state(&mut self, commit: &Commit<'_>, after: Option<&Value>) {
-        let key = (commit.resource.kind.clone(), commit.namespace.to_owned(), commit.name.to_owned());
-        let before = match after.map(meaning) {
-            Some(meaning) => {
-                self.state = self.state.wrapping_add(meaning);
-                self.meanings.insert(key, meaning)
-            }
-            None => self.meanings.remove(&key),
-        };
-        self.state = self.state.wrapping_sub(before.unwrap_or(0));
-        self.states.push(self.state);
-    }
-
-    /// No fault of the operator's makes an upgrade run twice on a node.
-    fn count_upgrades(&mut self) {
-        let often: Vec<String> = self
-            .checker
-            .upgrades()
-            .iter()
-            .filter(|(_, count)| **count > 1)
-            .map(|(node, count)| format!("{node} was upgraded {count} times"))
-            .collect();
-        let at = self.started;
-        for sentence in often {
-            self.note(at, Some(sentence));
-        }
-    }
-
-    fn note(&mut self, at: Timestamp, sentence: Option<String>) {
-        if let Some(sentence) = sentence {
-            let seconds = self.seconds(at);
-            self.trace.push(format!("{seconds:>9.3}s VIOLATION          {sentence}"));
-            self.violations.push(Violation { seconds, sentence });
-        }
-    }
-
-    fn seconds(&self, at: Timestamp) -> f64 {
-        between(self.started, at).as_secs_f64()
-    }
-
-    fn outcome(
-        &mut self,
-        seed: u64,
-        writes: usize,
-        ended: Duration,
-        digest: String,
-        reported: &mut UnboundedReceiver<Report>,
-    ) -> Outcome {
-        let (mut purposes, mut reasons) = (BTreeMap::new(), BTreeMap::new());
-        while let Ok(report) = reported.try_recv() {
-            for write in report.decision.writes() {
-                *purposes.entry(format!("{:?}", write.purpose)).or_default() += 1;
-            }
-            for wait in &report.decision.waits {
-                *reasons.entry(wait.reason.to_string()).or_default() += 1;
-            }
-        }
-        Outcome {
-            seed,
-            violations: std::mem::take(&mut self.violations),
-            trace: std::mem::take(&mut self.trace),
-            writes,
-            virtual_seconds: ended.as_secs_f64(),
-            digest,
-            states: std::mem::take(&mut self.states),
-            purposes,
-            reasons,
-        }
-    }
-}
-
-/// What of an object makes a state a different one: not when it was written, nor in which order.
-fn meaning(object: &Value) -> u64 {
-    fn strip(value: &Value) -> Value {
-        const PASSING: [&str; 8] = [
-            "resourceVersion",
-            "uid",
-            "managedFields",
-            "renewTime",
-            "acquireTime",
-            "holderIdentity",
-            "leaseTransitions",
-            "generation",
-        ];
-        match value {
-            Value::Object(fields) => {
-                let kept = fields.iter().filter(|(key, _)| !PASSING.contains(&key.as_str()));
-                kept.map(|(key, value)| (key.clone(), strip(value))).collect()
-            }
-            Value::Array(items) => items.iter().map(strip).collect(),
-            Value::String(text) if text.parse::<Timestamp>().is_ok() => Value::Null,
-            other => other.clone(),
-        }
-    }
-    let digest = Sha256::digest(strip(object).to_string());
-    let mut first = [0; 8];
-    first.copy_from_slice(&digest[..8]);
-    u64::from_le_bytes(first)
 }

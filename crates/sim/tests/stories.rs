@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use drover_api::plan::Plan;
 use drover_corral::apiserver::Direct;
+use drover_sim::faults::PurposeMoment;
 use drover_sim::scenario::{NAMESPACE, PLAN};
-use drover_sim::{Fault, Scenario, Schedule, Stage};
+use drover_sim::{Fault, Incident, Moment, Scenario, Schedule, Stage, Terms};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::ResourceExt;
@@ -15,7 +16,13 @@ use serde_json::{Value, json};
 const SOON: Duration = Duration::from_secs(600);
 
 fn stage(scenario: &Scenario) -> Stage {
-    Stage::open(scenario, &Schedule::default(), 1)
+    Stage::open(scenario, &Terms::calm(1))
+}
+
+/// What happens to the first write that is made for a purpose.
+fn first(purpose: &str, what: Fault) -> Schedule {
+    let at = Moment::Purpose(PurposeMoment { is: purpose.to_owned(), on: None, nth: 1 });
+    Schedule { faults: vec![Incident { at, what }] }
 }
 
 fn nodes(user: &Direct) -> Vec<Node> {
@@ -50,7 +57,7 @@ async fn until_a_job_runs(stage: &Stage) -> Job {
 
 fn assert_clean(stage: Stage) {
     let outcome = stage.close();
-    assert_eq!(outcome.violations, [], "{}", outcome.trace.join("\n"));
+    assert_eq!(outcome.violations, [], "{}", outcome.trace().join("\n"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,7 +87,7 @@ async fn a_job_that_somebody_deletes_is_made_again() {
     let job = until_a_job_runs(&stage).await;
     stage.user.delete::<Job>(Some(NAMESPACE), &job.name_any(), None).unwrap();
 
-    assert!(stage.until(SOON, |user| scenario.unmet_now(user)).await);
+    assert!(stage.until(SOON, |_| stage.unmet_now()).await);
     assert_clean(stage);
 }
 
@@ -104,13 +111,10 @@ async fn a_node_taken_out_of_the_plan_between_claim_and_job_goes_back_to_service
     assert_clean(stage);
 }
 
-/// The writes before it: the Lease, the epoch, two Events, the status, the claim.
-const TAKES_THE_FIRST_NODE: usize = 6;
-
 #[tokio::test(start_paused = true)]
 async fn a_dead_leaders_patch_cannot_take_a_node_whose_claim_has_ended_since() {
     let scenario = Scenario { job_seconds: 60, ..Scenario::default() };
-    let stage = Stage::open(&scenario, &Schedule::one(TAKES_THE_FIRST_NODE, Fault::LandsAtTheEnd), 1);
+    let stage = Stage::open(&scenario, &Terms::of(first("TakeNode", Fault::LandsAtTheEnd), 1));
     let claims = |user: &Direct| plan(user, PLAN).annotations().get("drover.dev/claims").cloned().unwrap_or_default();
     let claimed_of =
         |user: &Direct| scenario.node_names().into_iter().find(|name| claims(user).contains(&format!("\"{name}\":")));
@@ -131,18 +135,15 @@ async fn a_dead_leaders_patch_cannot_take_a_node_whose_claim_has_ended_since() {
     let node = stage.user.get::<Node>(None, &name).unwrap().unwrap();
     assert!(!node.labels().contains_key("drover.dev/claim") && node.spec.unwrap().unschedulable != Some(true));
     let outcome = stage.close();
-    assert_eq!(outcome.violations, [], "{}", outcome.trace.join("\n"));
+    assert_eq!(outcome.violations, [], "{}", outcome.trace().join("\n"));
     assert!(outcome.purposes.contains_key("FenceNode"));
 }
-
-/// The writes before it: those above and the node.
-const CREATES_THE_FIRST_JOB: usize = 7;
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_a_dead_leader_made_too_late_never_runs_and_is_deleted() {
     let scenario = Scenario::default();
-    let stage = Stage::open(&scenario, &Schedule::one(CREATES_THE_FIRST_JOB, Fault::LandsAtTheEnd), 1);
-    assert!(stage.until(SOON, |user| scenario.unmet_now(user)).await);
+    let stage = Stage::open(&scenario, &Terms::of(first("CreateJob", Fault::LandsAtTheEnd), 1));
+    assert!(stage.until(SOON, |_| stage.unmet_now()).await);
     let no_jobs = |user: &Direct| unless(user.list::<Job>().unwrap().is_empty(), "Jobs are left");
     // Until then the Job of the successor has the name.
     assert!(stage.until(SOON * 3, no_jobs).await);
@@ -151,7 +152,7 @@ async fn a_job_that_a_dead_leader_made_too_late_never_runs_and_is_deleted() {
 
     assert!(stage.until(SOON * 4, no_jobs).await);
     let outcome = stage.close();
-    assert_eq!(outcome.violations, [], "{}", outcome.trace.join("\n"));
+    assert_eq!(outcome.violations, [], "{}", outcome.trace().join("\n"));
     assert!(outcome.purposes.contains_key("DeleteJob"));
 }
 
@@ -166,7 +167,7 @@ async fn a_wiped_status_and_lost_claims_heal() {
     wiped.annotations_mut().remove("drover.dev/claims");
     stage.user.update(&wiped).unwrap();
 
-    assert!(stage.until(SOON, |user| scenario.unmet_now(user)).await);
+    assert!(stage.until(SOON, |_| stage.unmet_now()).await);
     assert_clean(stage);
 }
 
@@ -194,7 +195,7 @@ async fn a_failed_node_stays_out_until_its_job_is_deleted() {
     for job in stage.user.list::<Job>().unwrap() {
         stage.user.delete::<Job>(Some(NAMESPACE), &job.name_any(), None).unwrap();
     }
-    assert!(stage.until(SOON * 2, |user| scenario.unmet_now(user)).await);
+    assert!(stage.until(SOON * 2, |_| stage.unmet_now()).await);
     assert_clean(stage);
 }
 
@@ -223,7 +224,7 @@ async fn a_plan_that_cannot_be_read_or_lacks_its_secret_stops_no_other() {
     };
     client.request_text(request("POST", &path, unreadable.to_string().into_bytes())).await.unwrap();
 
-    assert!(stage.until(SOON, |user| scenario.unmet_now(user)).await);
+    assert!(stage.until(SOON, |_| stage.unmet_now()).await);
     let unreadable = client.request_text(request("GET", &format!("{path}/unreadable"), Vec::new())).await.unwrap();
     let unreadable: Value = serde_json::from_str(&unreadable).unwrap();
     let validated =

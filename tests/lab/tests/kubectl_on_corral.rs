@@ -53,7 +53,7 @@ async fn kubectl_reads_changes_waits_and_deletes() -> Result<()> {
     let clock = Clock::real();
     let server = ApiServer::new(Options { clock, seed: 1, latency: Duration::ZERO, watch_window: 10_000 });
     let scenario = Scenario::default();
-    scenario.set_up_cluster(&server.direct("user")).map_err(|status| anyhow::anyhow!("{}", status.message))?;
+    scenario.set_up_cluster(&server).map_err(|status| anyhow::anyhow!("{}", status.message))?;
     let world = tokio::spawn(World::run(server.clone(), scenario.world()));
     let served = serve(server, ([127, 0, 0, 1], 0).into()).await?;
     let dir = tempfile::tempdir()?;

@@ -8,6 +8,7 @@ use drover_clock::Clock;
 use drover_lab::{Lab, LabOptions};
 use drover_operator::{Connection, Operator, OperatorOptions, connect};
 use drover_sim::Scenario;
+use drover_sim::known::Known;
 use drover_sim::scenario::{NAMESPACE, PLAN};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -41,8 +42,9 @@ fn plan(lab: &Lab, name: &str) -> Result<Value> {
 }
 
 fn unmet(lab: &Lab, scenario: &Scenario) -> Result<Vec<String>> {
-    let nodes = get(lab, &["nodes"])?["items"].as_array().cloned().unwrap_or_default();
-    Ok(scenario.unmet(&plan(lab, PLAN)?, &nodes))
+    let mut items = get(lab, &["nodes"])?["items"].as_array().cloned().unwrap_or_default();
+    items.push(plan(lab, PLAN)?);
+    Ok(scenario.unmet(&Known::of_list(&json!({ "items": items })), &scenario.cordoned))
 }
 
 /// Starts an operator on the runtime of the test.

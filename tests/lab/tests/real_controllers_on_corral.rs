@@ -99,7 +99,7 @@ async fn a_deployment_a_stateful_set_a_job_and_a_drain_complete() -> Result<()> 
     let server =
         ApiServer::new(Options { clock: Clock::real(), seed: 1, latency: Duration::ZERO, watch_window: 10_000 });
     let scenario = Scenario::default();
-    scenario.set_up_cluster(&server.direct("user")).map_err(|status| anyhow::anyhow!("{}", status.message))?;
+    scenario.set_up_cluster(&server).map_err(|status| anyhow::anyhow!("{}", status.message))?;
     let kubelets = WorldOptions { parts: BTreeSet::from([Part::Kubelets]), ..scenario.world() };
     let world = tokio::spawn(World::run(server.clone(), kubelets));
     let served = serve(server, ([127, 0, 0, 1], 0).into()).await?;

@@ -8,6 +8,7 @@ use clap::Args;
 use drover_clock::Clock;
 use drover_corral::apiserver::{ApiServer, Options};
 use drover_corral::world::{World, WorldOptions};
+use drover_sim::{Scenario, live};
 use serde_json::json;
 
 use crate::args::Format;
@@ -35,12 +36,20 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
     // Another cluster each time, by its uids too.
     let seed = clock.now().as_microsecond().unsigned_abs();
     let server = ApiServer::new(Options { clock, seed, latency: Duration::ZERO, watch_window: WATCH_WINDOW });
-    fill(&server, args)?;
+    let scenario = fill(&server, args)?;
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stopped = signals::stopped()?;
-        let world = tokio::spawn(World::run(server.clone(), WorldOptions::default()));
+        let mut options = WorldOptions::default();
+        if let Some(scenario) = &scenario {
+            // Whoever looks at a served cluster expects heartbeats, which a simulation does without.
+            let lease_period = options.kubelet.lease_period;
+            options = scenario.world();
+            options.kubelet.lease_period = lease_period;
+        }
+        let world = tokio::spawn(World::run(server.clone(), options));
+        let acts = scenario.map(|scenario| tokio::spawn(live::play(server.clone(), scenario)));
         let serving = args.serving.start(server).await?;
         match format.unwrap_or(Format::Table) {
             Format::Table => print(&format!("{}\nCtrl-C ends it.\n", serving.advice()))?,
@@ -54,22 +63,24 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
         }
         stopped.await;
         world.abort();
+        acts.inspect(|acts| acts.abort());
         Ok(())
     })
 }
 
-/// What is in the cluster when it starts.
-fn fill(server: &ApiServer, args: &CorralArgs) -> anyhow::Result<()> {
+/// What is in the cluster when it starts; gives back the scenario that was asked for.
+fn fill(server: &ApiServer, args: &CorralArgs) -> anyhow::Result<Option<Scenario>> {
     if !args.load.is_empty() {
         server
             .load_text(objects::read_all(&args.load)?)
             .map_err(|status| anyhow!("the objects given with --load are refused: {}", status.message))?;
     }
-    let user = server.direct("user");
-    let set_up = match &args.scenario {
-        Some(path) => scenarios::find(Some(path))?.set_up(&user),
-        None if args.load.is_empty() => scenarios::find(None)?.set_up_cluster(&user),
+    let scenario = args.scenario.as_deref().map(|path| scenarios::find(Some(path))).transpose()?;
+    let set_up = match &scenario {
+        Some(scenario) => scenario.set_up(server),
+        None if args.load.is_empty() => scenarios::find(None)?.set_up_cluster(server),
         None => Ok(()),
     };
-    set_up.map_err(|status| anyhow!("the cluster cannot be set up: {}", status.message))
+    set_up.map_err(|status| anyhow!("the cluster cannot be set up: {}", status.message))?;
+    Ok(scenario)
 }

@@ -113,10 +113,10 @@ pub fn run(args: &DemoArgs, format: Option<Format>) -> anyhow::Result<()> {
 }
 
 fn list(format: Option<Format>) -> anyhow::Result<()> {
-    let shown: Vec<Scenario> = scenarios::built_in().into_iter().map(at_real_length).collect();
+    let shown = scenarios::built_in()?;
     match format.unwrap_or(Format::Table) {
         Format::Table => {
-            let rows = shown.iter().map(|scenario| vec![scenario.name.clone(), scenarios::describe(scenario)]);
+            let rows = shown.iter().map(|scenario| vec![scenario.name.clone(), scenarios::about(scenario)]);
             let header = vec!["NAME".to_owned(), "WHAT".to_owned()];
             print(&table(&std::iter::once(header).chain(rows).collect::<Vec<_>>()))
         }
@@ -124,7 +124,7 @@ fn list(format: Option<Format>) -> anyhow::Result<()> {
     }
 }
 
-/// The built-in scenarios are short, for simulations; a demonstration shows how long real machines take.
+/// The scenario that is shown if none is named; short, for simulations. A demonstration shows how long real machines take.
 fn at_real_length(scenario: Scenario) -> Scenario {
     Scenario { job_seconds: 60, reboot_seconds: 30, ..scenario }
 }
@@ -132,7 +132,7 @@ fn at_real_length(scenario: Scenario) -> Scenario {
 impl DemoArgs {
     fn scenario(&self) -> anyhow::Result<Scenario> {
         let mut scenario = scenarios::find(self.scenario.as_deref())?;
-        if scenarios::built_in().contains(&scenario) {
+        if self.scenario.is_none() {
             scenario = at_real_length(scenario);
         }
         if let Some(nodes) = self.nodes {

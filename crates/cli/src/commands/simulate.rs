@@ -1,4 +1,4 @@
-//! `drover simulate`: an upgrade under faults, in virtual time; tells the story where something went wrong.
+//! `drover simulate`: upgrades under faults, in virtual time; tells the story where something went wrong.
 
 mod story;
 
@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use drover_core::decision::{Purpose, Reason};
-use drover_sim::{Campaign, CampaignReport, Outcome, Scenario, Schedule};
+use drover_sim::campaign::{Part, not_reached};
+use drover_sim::{Campaign, CampaignReport, Outcome, Scenario, Schedule, Terms};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -19,39 +20,51 @@ use crate::{logging, scenarios};
 
 /// Of a campaign: uids in its objects and the faults of its random schedules follow from it.
 const SEED: u64 = 1;
+/// Random schedules of each scenario, after all that is tried at every write.
+const RANDOM: usize = 100;
 
 #[derive(Debug, Args)]
 pub struct SimulateArgs {
-    /// The scenario to run: a file, or a built-in one [default: three-nodes]
+    /// The scenario to run: a file, or a built-in one [default: all that are built in]
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
-    /// Run this many random schedules of faults, instead of every fault at every write
+    /// Run this many random schedules of each scenario, instead of every fault at every write
     #[arg(long, value_name = "N", conflicts_with = "seed")]
     seeds: Option<usize>,
-    /// Run once, with this seed and without faults
+    /// Run once, with this seed, and without faults but those of the scenario
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
+    /// With --seed: faults beside those of the scenario, as a story tells them
+    #[arg(long, value_name = "JSON", requires = "seed", value_parser = faults)]
+    faults: Option<Schedule>,
     /// Write the trace to this file, one line an event: of the one run, or of the first that went wrong
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Write the store to this file as it was just before the first violation, for `drover corral --load`
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+}
+
+fn faults(text: &str) -> Result<Schedule, String> {
+    serde_json::from_str(text).map_err(|error| format!("these are no faults: {error}"))
 }
 
 pub fn run(args: &SimulateArgs, format: Option<Format>) -> anyhow::Result<()> {
     logging::start("off", None)?;
-    let scenario = scenarios::find(args.scenario.as_deref())?;
     match args.seed {
-        Some(seed) => run_once(args, &scenario, seed, format),
-        None => run_campaign(args, scenario, format),
+        Some(seed) => run_once(args, &scenarios::find(args.scenario.as_deref())?, seed, format),
+        None => run_campaigns(args, format),
     }
 }
 
 fn run_once(args: &SimulateArgs, scenario: &Scenario, seed: u64, format: Option<Format>) -> anyhow::Result<()> {
-    let outcome = drover_sim::run(scenario, &Schedule::default(), seed, None)?;
-    if let Some(path) = &args.trace {
-        write_trace(path, &outcome.trace)?;
-    }
+    let schedule = args.faults.clone().unwrap_or_default();
+    let outcome = drover_sim::run(scenario, &Terms::of(schedule.clone(), seed))?;
+    let trace = outcome.trace();
+    write_trace(args, &trace)?;
+    write_store(args, outcome.before.as_ref())?;
     match format.unwrap_or(Format::Table) {
-        Format::Table => print(&outcome_as_text(scenario, &outcome))?,
+        Format::Table => print(&outcome_as_text(scenario, &schedule, &outcome, &trace))?,
         format => print_document(format, &outcome_as_json(scenario, &outcome))?,
     }
     match outcome.violations.len() {
@@ -62,44 +75,74 @@ fn run_once(args: &SimulateArgs, scenario: &Scenario, seed: u64, format: Option<
     }
 }
 
-fn run_campaign(args: &SimulateArgs, scenario: Scenario, format: Option<Format>) -> anyhow::Result<()> {
-    let campaign = Campaign { scenario, seed: SEED };
-    let bar = progress_bar();
-    let progress = |done: usize, all: usize| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
+fn run_campaigns(args: &SimulateArgs, format: Option<Format>) -> anyhow::Result<()> {
+    let all = match &args.scenario {
+        Some(path) => vec![scenarios::find(Some(path))?],
+        None => scenarios::built_in()?,
     };
-    let report = match args.seeds {
-        Some(count) => campaign.random(count, &progress),
-        None => campaign.exhaustive(&progress),
-    }?;
-    bar.finish_and_clear();
-    if let (Some(path), Some(failure)) = (&args.trace, report.failures.first()) {
-        write_trace(path, &failure.trace)?;
+    let parts = match args.seeds {
+        Some(count) => vec![Part::Random(count)],
+        None => vec![Part::Crashes, Part::Pairs, Part::DoubleCrashes, Part::Random(RANDOM)],
+    };
+    let is_text = matches!(format, None | Some(Format::Table));
+    let mut report = CampaignReport::of(&all.iter().map(|one| one.name.as_str()).collect::<Vec<_>>().join(", "));
+    for scenario in &all {
+        let bar = progress_bar(&scenario.name);
+        let progress = |done: usize, all: usize| {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+        };
+        let own = Campaign::new(scenario.clone(), SEED).run(&parts, &progress)?;
+        bar.finish_and_clear();
+        if is_text {
+            print(&line(&own))?;
+        }
+        report.absorb(own);
     }
+    if let Some(failure) = report.failures.first() {
+        write_trace(args, &failure.trace)?;
+        write_store(args, failure.before.as_ref())?;
+    }
+    let whole = args.scenario.is_none() && args.seeds.is_none();
     match format.unwrap_or(Format::Table) {
-        Format::Table => print(&report_as_text(&campaign.scenario, &report))?,
+        Format::Table => print(&report_as_text(&report))?,
         format => print_document(format, &report)?,
     }
-    match report.failures.len() {
-        0 => Ok(()),
-        count => bail!("{count} of {} broke what must always hold", story::counted(report.schedules, "schedule")),
+    if !report.failures.is_empty() {
+        let (count, all) = (report.failures.len(), story::counted(report.schedules, "schedule"));
+        bail!("{count} of {all} broke what must always hold");
     }
+    let missed = not_reached(&report.purposes, &report.reasons);
+    if whole && !missed.is_empty() {
+        bail!("no scenario reaches {}: a campaign over all of them proves nothing about it", missed.join(", "));
+    }
+    Ok(())
 }
 
 /// How many schedules have been run, on a terminal.
-fn progress_bar() -> ProgressBar {
+fn progress_bar(scenario: &str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{bar:40} {pos} of {len} schedules  {eta} left");
-    ProgressBar::new(1).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    let style = ProgressStyle::with_template("{msg:24} {bar:40} {pos} of {len} schedules  {eta} left");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(1).with_style(style).with_message(scenario.to_owned())
 }
 
-fn write_trace(path: &Path, trace: &[String]) -> anyhow::Result<()> {
+fn write_trace(args: &SimulateArgs, trace: &[String]) -> anyhow::Result<()> {
+    let Some(path) = &args.trace else { return Ok(()) };
     let mut text = trace.join("\n");
     text.push('\n');
-    std::fs::write(path, text).with_context(|| format!("cannot write the trace to {}", path.display()))
+    write_file(path, &text, "trace")
+}
+
+fn write_store(args: &SimulateArgs, store: Option<&Value>) -> anyhow::Result<()> {
+    let (Some(path), Some(store)) = (&args.store, store) else { return Ok(()) };
+    write_file(path, &store.to_string(), "store")
+}
+
+fn write_file(path: &Path, text: &str, what: &str) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write the {what} to {}", path.display()))
 }
 
 fn outcome_as_json(scenario: &Scenario, outcome: &Outcome) -> Value {
@@ -115,60 +158,60 @@ fn outcome_as_json(scenario: &Scenario, outcome: &Outcome) -> Value {
     })
 }
 
-fn outcome_as_text(scenario: &Scenario, outcome: &Outcome) -> String {
-    let mut text = heading(scenario);
+fn outcome_as_text(scenario: &Scenario, schedule: &Schedule, outcome: &Outcome, trace: &[String]) -> String {
+    let mut text = format!("{}: {}\n\n", scenario.name, scenarios::about(scenario));
     text.push_str(&facts(&[
         ("seed", outcome.seed.to_string()),
         ("virtual time", format!("{:.1} s", outcome.virtual_seconds)),
         ("writes", outcome.writes.to_string()),
         ("digest of the end", outcome.digest.chars().take(16).collect()),
-        (
-            "violations",
-            if outcome.violations.is_empty() { "none".to_owned() } else { outcome.violations.len().to_string() },
-        ),
+        ("violations", or_none(outcome.violations.len())),
     ]));
-    let (decided, _) = reached(&outcome.purposes, &outcome.reasons);
-    text.push_str(&decided);
+    text.push_str(&reached(&outcome.purposes, &outcome.reasons));
     if !outcome.violations.is_empty() {
-        text.push_str(&story::tell(&Schedule::default(), outcome, &outcome.trace));
+        text.push_str(&story::tell(scenario, schedule, outcome, trace));
     }
     text
 }
 
-fn report_as_text(scenario: &Scenario, report: &CampaignReport) -> String {
-    let mut text = heading(scenario);
+/// One scenario of a campaign.
+fn line(report: &CampaignReport) -> String {
+    let failed = match report.failures.len() {
+        0 => String::new(),
+        count => format!(", {count} FAILED"),
+    };
+    format!(
+        "{:<24} {:>6} schedules over {:>4} writes, {:>6} distinct states{failed}\n",
+        report.scenario, report.schedules, report.writes, report.distinct_states
+    )
+}
+
+fn report_as_text(report: &CampaignReport) -> String {
+    let mut text = String::from("\n");
     text.push_str(&facts(&[
         ("schedules", report.schedules.to_string()),
         ("distinct states", report.distinct_states.to_string()),
-        ("writes", format!("{} in the run without faults", report.writes)),
-        (
-            "violations",
-            if report.failures.is_empty() {
-                "none".to_owned()
-            } else {
-                format!("under {}", story::counted(report.failures.len(), "schedule"))
-            },
-        ),
+        ("violations", or_none(report.failures.len())),
     ]));
-    let (decided, missed) = reached(&report.purposes, &report.reasons);
-    text.push_str(&decided);
+    text.push_str(&reached(&report.purposes, &report.reasons));
+    let missed = not_reached(&report.purposes, &report.reasons);
     if !missed.is_empty() {
         text.push_str(&format!("\nnot reached: {}\n", missed.join(", ")));
     }
     if let Some(first) = report.failures.first() {
-        text.push_str(&story::tell(&first.schedule, &first.outcome, &first.trace));
+        text.push_str(&story::tell_failure(first));
     }
     if report.failures.len() > 1 {
         text.push_str("\nthe other schedules that went wrong:\n");
         for failure in report.failures.iter().skip(1) {
-            text.push_str(&format!("  {}\n", story::schedule(&failure.schedule).join("; ")));
+            text.push_str(&format!("  {}: {}\n", failure.scenario, story::schedule(&failure.schedule).join("; ")));
         }
     }
     text
 }
 
-fn heading(scenario: &Scenario) -> String {
-    format!("{}: {}\n\n", scenario.name, scenarios::describe(scenario))
+fn or_none(count: usize) -> String {
+    if count == 0 { "none".to_owned() } else { count.to_string() }
 }
 
 fn facts(facts: &[(&str, String)]) -> String {
@@ -176,19 +219,15 @@ fn facts(facts: &[(&str, String)]) -> String {
     table(&rows)
 }
 
-/// What was decided and how often, as a table; and what never was.
-fn reached(purposes: &BTreeMap<String, usize>, reasons: &BTreeMap<String, usize>) -> (String, Vec<String>) {
-    let all_purposes = Purpose::ALL.map(|purpose| format!("{purpose:?}"));
-    let all_reasons = Reason::ALL.map(|reason| reason.to_string());
+/// What was decided and how often, as a table.
+fn reached(purposes: &BTreeMap<String, usize>, reasons: &BTreeMap<String, usize>) -> String {
+    let all_purposes: Vec<String> = Purpose::ALL.iter().map(|purpose| format!("{purpose:?}")).collect();
+    let all_reasons: Vec<String> = Reason::ALL.iter().map(ToString::to_string).collect();
     let mut rows = Vec::new();
-    let mut missed = Vec::new();
-    for (what, all, counts) in [("write", &all_purposes[..], purposes), ("wait", &all_reasons[..], reasons)] {
-        for name in all {
-            match counts.get(name) {
-                Some(count) => rows.push(vec![format!("  {what}"), name.clone(), format!("{count:>7}")]),
-                None => missed.push(name.clone()),
-            }
+    for (what, all, counts) in [("write", &all_purposes, purposes), ("wait", &all_reasons, reasons)] {
+        for (name, count) in all.iter().filter_map(|name| Some((name, counts.get(name)?))) {
+            rows.push(vec![format!("  {what}"), name.clone(), format!("{count:>7}")]);
         }
     }
-    (format!("\ndecided on:\n{}", table(&rows)), missed)
+    format!("\ndecided on:\n{}", table(&rows))
 }

@@ -90,7 +90,7 @@ pub struct Transition {
 
 #[derive(Debug)]
 pub struct Picture {
-    plan_name: String,
+    pub plan_name: String,
     pub nodes: BTreeMap<String, NodePicture>,
     jobs: BTreeMap<String, JobPicture>,
     pub plan: Option<PlanSeen>,

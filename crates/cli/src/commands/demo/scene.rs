@@ -1,23 +1,21 @@
-//! The embedded cluster with all that acts on it: machines, a user who has written a Plan, and an operator.
+//! The embedded cluster with all that acts on it: machines, a user who has written Plans, and an operator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::bail;
 use drover_clock::Clock;
 use drover_core::decision::Kind;
-use drover_corral::apiserver::{ApiServer, Commit, Direct, Options};
-use drover_corral::world::World;
-use drover_operator::{Operator, OperatorOptions, Report};
-use drover_sim::Scenario;
-use drover_sim::scenario::NAMESPACE;
+use drover_corral::apiserver::{ApiServer, Commit, Options};
+use drover_operator::Report;
+use drover_sim::{Scenario, Stage, Terms};
 use jiff::Timestamp;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::task::JoinSet;
 
 use super::picture::Sight;
 
+/// What the names of the simulated operators begin with.
 const OPERATOR: &str = "operator";
 const SEED: u64 = 1;
 const WATCH_WINDOW: usize = 10_000;
@@ -28,13 +26,12 @@ pub struct Scene {
     pub server: ApiServer,
     pub clock: Clock,
     pub started: Timestamp,
-    pub user: Direct,
+    pub stage: Stage,
     /// Every write to a Plan, Node or Job.
     pub sights: UnboundedReceiver<Sight>,
     /// Every decision of the operator.
     pub reports: UnboundedReceiver<Report>,
     writes: Arc<AtomicUsize>,
-    _tasks: JoinSet<()>,
 }
 
 impl Scene {
@@ -45,7 +42,7 @@ impl Scene {
         let counter = writes.clone();
         server.observe(Box::new(move |commit| {
             // Elections go on for ever and say nothing about the upgrade.
-            if commit.actor == OPERATOR && commit.resource.kind != "Lease" {
+            if commit.actor.starts_with(OPERATOR) && commit.resource.kind != "Lease" {
                 counter.fetch_add(1, Ordering::Relaxed);
             }
             if let Some(sight) = sight(commit) {
@@ -54,19 +51,12 @@ impl Scene {
             }
         }));
 
-        let user = server.direct("user");
-        scenario
-            .set_up(&user)
-            .map_err(|status| anyhow!("the scenario {} cannot be set up: {}", scenario.name, status.message))?;
         let (reporting, reports) = unbounded_channel();
-        let options = OperatorOptions::new(NAMESPACE, "drover-demo", clock);
-        let operator = Operator::new(server.client(OPERATOR), options).reporting_to(reporting);
-        let mut world = scenario.world();
-        world.kubelet.job_duration = Duration::from_secs(scenario.job_seconds);
-        let mut tasks = JoinSet::new();
-        tasks.spawn(World::run(server.clone(), world));
-        tasks.spawn(operator.run(std::future::pending()));
-        Ok(Scene { server, clock, started: clock.now(), user, sights, reports, writes, _tasks: tasks })
+        let stage = Stage::on(server.clone(), scenario, &Terms::calm(SEED), Some(reporting));
+        if let Some(violation) = stage.violations().first() {
+            bail!("{}: {}", scenario.name, violation.sentence);
+        }
+        Ok(Scene { server, clock, started: clock.now(), stage, sights, reports, writes })
     }
 
     /// How many writes the operator has made.

@@ -6,7 +6,7 @@ use drover_api::plan::conditions::{COMPLETE, TRUE};
 use drover_api::plan::{NodeCounts, PlanStatus};
 use drover_clock::between;
 use drover_sim::Scenario;
-use drover_sim::scenario::{NAMESPACE, PLAN};
+use drover_sim::scenario::NAMESPACE;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -27,6 +27,10 @@ pub struct Summary {
     pub writes: usize,
     /// Everything that was waited for, in the order in which it began.
     pub waits: Vec<WaitSummary>,
+    /// What of the scenario's expectations was not met.
+    pub unmet: Vec<String>,
+    /// What must never happen, and did.
+    pub violations: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,16 +88,21 @@ impl Summary {
         Summary {
             scenario: scenario.name.clone(),
             nodes: nodes.collect(),
-            plan: PlanSummary::of(&picture.plan.as_ref().map(|plan| plan.status.clone()).unwrap_or_default()),
+            plan: PlanSummary::of(
+                &picture.plan_name,
+                &picture.plan.as_ref().map(|plan| plan.status.clone()).unwrap_or_default(),
+            ),
             virtual_seconds: seconds(between(started, ended)),
             writes,
             waits: waits.collect(),
+            unmet: Vec::new(),
+            violations: Vec::new(),
             address: None,
             kubeconfig: None,
         }
     }
 
-    pub fn served_as(mut self, serving: Option<&Serving>) -> Self {
+    pub fn served_as(&mut self, serving: Option<&Serving>) -> &Self {
         self.address = serving.map(Serving::address);
         self.kubeconfig = serving.map(Serving::kubeconfig);
         self
@@ -114,12 +123,12 @@ impl Summary {
 }
 
 impl PlanSummary {
-    fn of(status: &PlanStatus) -> Self {
+    fn of(name: &str, status: &PlanStatus) -> Self {
         let complete =
             status.conditions.iter().any(|condition| condition.type_ == COMPLETE && condition.status == TRUE);
         PlanSummary {
             namespace: NAMESPACE.to_owned(),
-            name: PLAN.to_owned(),
+            name: name.to_owned(),
             complete,
             counts: status.counts.unwrap_or_default(),
             latest_version: status.latest_version.clone(),

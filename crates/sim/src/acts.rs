@@ -1,0 +1,302 @@
+//! What users, machines and other controllers do in the middle of an upgrade.
+
+use std::time::Duration;
+
+use drover_api::plan::{Plan, PlanStatus};
+use drover_clock::{Clock, later};
+use drover_corral::apiserver::{ApiServer, Direct, Kind};
+use drover_corral::world::annotations::DOWN_UNTIL;
+use http::{Method, Request};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+use kube::ResourceExt;
+use kube::client::Body;
+use serde_json::Value;
+use tower::Service;
+
+use crate::faults::Fault;
+use crate::original;
+use crate::scenario::pattern::ObjectName;
+
+/// How long something stays away that comes back.
+const AWHILE: Duration = Duration::from_secs(20);
+/// From deleting a Plan to making it again.
+const REPLACING: Duration = Duration::from_secs(2);
+/// From one reboot to the next.
+const BETWEEN_REBOOTS: Duration = Duration::from_secs(40);
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+const CLAIM: &str = "drover.dev/claim";
+
+/// How long it takes until all that an act does is done.
+pub fn lasts(fault: &Fault) -> Duration {
+    match fault {
+        Fault::Paused | Fault::NodesDisabled | Fault::SecretsGone | Fault::HostnamesGone | Fault::Reboot => AWHILE,
+        Fault::PlanReplaced => REPLACING,
+        Fault::RebootTwice => BETWEEN_REBOOTS + AWHILE,
+        Fault::OriginalActs => original::AT_WORK,
+        _ => Duration::ZERO,
+    }
+}
+
+/// Does it, as far as it is done at once; the rest follows on a task of its own.
+pub async fn perform(fault: &Fault, server: &ApiServer) {
+    let user = User { direct: server.direct("user"), clock: server.clock() };
+    match fault {
+        Fault::StatusWiped => {
+            user.each::<Plan>(|plan| plan.status = Some(PlanStatus::default()), Direct::update_status)
+        }
+        Fault::ClaimsLost => user.change::<Plan>(|plan| drop(plan.annotations_mut().remove("drover.dev/claims"))),
+        Fault::MarksLost => user.change::<Node>(|node| drop(node.labels_mut().remove(CLAIM))),
+        Fault::PlanTouched => {
+            user.change::<Plan>(|plan| drop(plan.annotations_mut().insert("example.com/touched".into(), "yes".into())));
+        }
+        Fault::VersionRaised => user.change::<Plan>(|plan| {
+            if !plan.spec.version.is_empty() {
+                plan.spec.version = "v1.35.0".to_owned();
+            }
+        }),
+        Fault::NodesCordoned => user.cordon(true),
+        Fault::NodesUncordoned => user.cordon(false),
+        Fault::JobsDeleted => user.delete_all::<Job>(|job| job.labels().contains_key("upgrade.cattle.io/plan")),
+        Fault::PodsDeleted => user.delete_all::<Pod>(|pod| pod.labels().contains_key("upgrade.cattle.io/plan")),
+        Fault::PlanReplaced => user.replace_plans(),
+        Fault::Paused => user.pause(),
+        Fault::NodesDisabled => user.disable_nodes(),
+        Fault::SecretsGone => user.lose_secrets(),
+        Fault::HostnamesGone => user.lose_hostnames(),
+        Fault::Reboot => user.switch_off(),
+        Fault::RebootTwice => {
+            user.switch_off();
+            tokio::spawn(async move {
+                user.clock.sleep(BETWEEN_REBOOTS).await;
+                user.switch_off();
+            });
+        }
+        Fault::OriginalActs => drop(tokio::spawn(original::act(server.clone()))),
+        Fault::Apply(objects) => apply(server, objects).await,
+        Fault::Patch(patch) => {
+            for path in paths(server, &patch.object) {
+                send(server, Method::PATCH, &path, &patch.with).await;
+            }
+        }
+        Fault::Delete(name) => {
+            for path in paths(server, name) {
+                send(server, Method::DELETE, &path, &Value::Null).await;
+            }
+        }
+        // Done to a write, or to the operators.
+        _ => {}
+    }
+}
+
+/// Somebody with kubectl.
+#[derive(Clone)]
+struct User {
+    direct: Direct,
+    clock: Clock,
+}
+
+impl User {
+    fn all<K: Kind>(&self) -> Vec<K> {
+        self.direct.list::<K>().unwrap_or_default()
+    }
+
+    fn each<K: Kind + Clone + PartialEq>(
+        &self,
+        change: impl Fn(&mut K),
+        write: impl Fn(&Direct, &K) -> drover_corral::apiserver::Answer<K>,
+    ) {
+        for object in self.all::<K>() {
+            let mut changed = object.clone();
+            change(&mut changed);
+            if changed != object
+                && let Err(status) = write(&self.direct, &changed)
+            {
+                tracing::warn!(
+                    "the user cannot change {}: {}",
+                    changed.meta().name.as_deref().unwrap_or(""),
+                    status.message
+                );
+            }
+        }
+    }
+
+    fn change<K: Kind + Clone + PartialEq>(&self, change: impl Fn(&mut K)) {
+        self.each(change, Direct::update);
+    }
+
+    fn delete_all<K: Kind>(&self, which: impl Fn(&K) -> bool) {
+        for object in self.all::<K>().iter().filter(|object| which(object)) {
+            // Gone meanwhile is as good.
+            let _ = self.direct.delete::<K>(object.meta().namespace.as_deref(), &object.name_any(), None);
+        }
+    }
+
+    fn cordon(&self, cordoned: bool) {
+        self.change::<Node>(|node| {
+            node.spec.get_or_insert_default().unschedulable = cordoned.then_some(true);
+        });
+    }
+
+    fn replace_plans(&self) {
+        let plans = self.all::<Plan>();
+        self.delete_all::<Plan>(|_| true);
+        let user = self.clone();
+        tokio::spawn(async move {
+            user.clock.sleep(REPLACING).await;
+            for plan in plans {
+                let mut again = Plan::new(&plan.name_any(), plan.spec.clone());
+                again.metadata.namespace = plan.namespace();
+                again.metadata.annotations = plan.metadata.annotations.clone();
+                again.annotations_mut().remove("drover.dev/claims");
+                if let Err(status) = user.direct.create(&again) {
+                    tracing::warn!("the user cannot make {} again: {}", plan.name_any(), status.message);
+                }
+            }
+        });
+    }
+
+    fn pause(&self) {
+        const PAUSED: &str = "drover.dev/paused";
+        self.change::<Plan>(|plan| drop(plan.annotations_mut().insert(PAUSED.to_owned(), "true".to_owned())));
+        let user = self.clone();
+        tokio::spawn(async move {
+            user.clock.sleep(AWHILE).await;
+            user.change::<Plan>(|plan| drop(plan.annotations_mut().remove(PAUSED)));
+        });
+    }
+
+    fn disable_nodes(&self) {
+        let labels: Vec<String> =
+            self.all::<Plan>().iter().map(|plan| format!("plan.upgrade.cattle.io/{}", plan.name_any())).collect();
+        let out: Vec<String> = self.out().iter().map(ResourceExt::name_any).collect();
+        self.change::<Node>(|node| {
+            if out.contains(&node.name_any()) {
+                node.labels_mut().extend(labels.iter().map(|label| (label.clone(), "disabled".to_owned())));
+            }
+        });
+        let user = self.clone();
+        tokio::spawn(async move {
+            user.clock.sleep(AWHILE).await;
+            user.change::<Node>(|node| node.labels_mut().retain(|_, value| value != "disabled"));
+        });
+    }
+
+    fn lose_secrets(&self) {
+        let plans = self.all::<Plan>();
+        let named = |secret: &Secret| {
+            plans.iter().any(|plan| plan.spec.secrets.iter().any(|named| named.name == secret.name_any()))
+        };
+        let secrets: Vec<Secret> = self.all::<Secret>().into_iter().filter(|secret| named(secret)).collect();
+        self.delete_all::<Secret>(named);
+        let user = self.clone();
+        tokio::spawn(async move {
+            user.clock.sleep(AWHILE).await;
+            for mut secret in secrets {
+                (secret.metadata.uid, secret.metadata.resource_version) = (None, None);
+                // Somebody may have made it meanwhile.
+                let _ = user.direct.create(&secret);
+            }
+        });
+    }
+
+    fn lose_hostnames(&self) {
+        let names: Vec<(String, Option<String>)> =
+            self.all::<Node>().iter().map(|node| (node.name_any(), node.labels().get(HOSTNAME).cloned())).collect();
+        self.change::<Node>(|node| drop(node.labels_mut().remove(HOSTNAME)));
+        let user = self.clone();
+        tokio::spawn(async move {
+            user.clock.sleep(AWHILE).await;
+            user.change::<Node>(|node| {
+                let found = names.iter().find(|(name, _)| *name == node.name_any());
+                if let Some((_, Some(hostname))) = found {
+                    node.labels_mut().insert(HOSTNAME.to_owned(), hostname.clone());
+                }
+            });
+        });
+    }
+
+    /// The nodes that are out of service, or the first one.
+    fn out(&self) -> Vec<Node> {
+        let nodes = self.all::<Node>();
+        let out: Vec<Node> = nodes.iter().filter(|node| node.labels().contains_key(CLAIM)).cloned().collect();
+        if out.is_empty() { nodes.into_iter().take(1).collect() } else { out }
+    }
+
+    fn switch_off(&self) {
+        let until = later(self.clock.now(), AWHILE).to_string();
+        let out: Vec<String> = self.out().iter().map(ResourceExt::name_any).collect();
+        self.change::<Node>(|node| {
+            if out.contains(&node.name_any()) {
+                node.annotations_mut().insert(DOWN_UNTIL.to_owned(), until.clone());
+            }
+        });
+    }
+}
+
+/// Where objects of a kind are: prefix and plural.
+fn place(kind: &str) -> Option<(&'static str, &'static str)> {
+    Some(match kind {
+        "Node" => ("/api/v1", "nodes"),
+        "Namespace" => ("/api/v1", "namespaces"),
+        "Pod" => ("/api/v1", "pods"),
+        "Secret" => ("/api/v1", "secrets"),
+        "ConfigMap" => ("/api/v1", "configmaps"),
+        "Job" => ("/apis/batch/v1", "jobs"),
+        "Plan" => ("/apis/upgrade.cattle.io/v1", "plans"),
+        "PodDisruptionBudget" => ("/apis/policy/v1", "poddisruptionbudgets"),
+        "Deployment" => ("/apis/apps/v1", "deployments"),
+        "DaemonSet" => ("/apis/apps/v1", "daemonsets"),
+        "StatefulSet" => ("/apis/apps/v1", "statefulsets"),
+        _ => return None,
+    })
+}
+
+fn path(kind: &str, namespace: &str, name: &str) -> Option<String> {
+    let (prefix, plural) = place(kind)?;
+    let namespace = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
+    let name = if name.is_empty() { String::new() } else { format!("/{name}") };
+    Some(format!("{prefix}{namespace}/{plural}{name}"))
+}
+
+/// The paths of all objects that are called so.
+fn paths(server: &ApiServer, name: &ObjectName) -> Vec<String> {
+    let Some((prefix, plural)) = place(&name.kind) else {
+        tracing::warn!("nobody knows where a {} is", name.kind);
+        return Vec::new();
+    };
+    let group = prefix.strip_prefix("/apis/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    let objects = server.direct("user").list_json(group, plural).unwrap_or_default();
+    let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+    objects
+        .iter()
+        .map(|object| (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"])))
+        .filter(|(namespace, own)| name.covers(&name.kind, namespace, own))
+        .filter_map(|(namespace, own)| path(&name.kind, &namespace, &own))
+        .collect()
+}
+
+async fn apply(server: &ApiServer, objects: &[Value]) {
+    for object in objects {
+        let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+        let (kind, namespace) = (text(&object["kind"]), text(&object["metadata"]["namespace"]));
+        let name = text(&object["metadata"]["name"]);
+        let (Some(collection), Some(path)) = (path(&kind, &namespace, ""), path(&kind, &namespace, &name)) else {
+            tracing::warn!("nobody knows where a {kind} is");
+            continue;
+        };
+        if !send(server, Method::POST, &collection, object).await {
+            send(server, Method::PATCH, &path, object).await;
+        }
+    }
+}
+
+async fn send(server: &ApiServer, method: Method, path: &str, body: &Value) -> bool {
+    let content = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string().into_bytes()) };
+    let request = Request::builder().method(method).uri(path).header(http::header::CONTENT_TYPE, content).body(body);
+    let Ok(request) = request else { return false };
+    let Ok(answer) = server.service("user").call(request).await;
+    answer.status().is_success()
+}

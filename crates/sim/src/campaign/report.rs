@@ -1,0 +1,118 @@
+//! What campaigns found: failures with their stories, and what was never reached.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_core::decision::{Purpose, Reason};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::faults::Schedule;
+use crate::run::Outcome;
+use crate::scenario::Scenario;
+
+/// What a campaign found, or several.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CampaignReport {
+    pub scenario: String,
+    pub schedules: usize,
+    /// Writes of the run without faults: each is a place for a fault.
+    pub writes: usize,
+    pub distinct_states: usize,
+    pub failures: Vec<Failure>,
+    pub purposes: BTreeMap<String, usize>,
+    pub reasons: BTreeMap<String, usize>,
+    #[serde(skip)]
+    states: BTreeSet<u64>,
+}
+
+/// A schedule under which something went wrong, with its story.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    pub scenario: String,
+    pub schedule: Schedule,
+    pub outcome: Outcome,
+    /// One line an event.
+    pub trace: Vec<String>,
+    /// The store just before, for `drover corral --load`.
+    #[serde(skip)]
+    pub before: Option<Value>,
+}
+
+/// All that is needed to run a failure again: a line in a file of regressions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Regression {
+    pub scenario: String,
+    pub seed: u64,
+    pub faults: Schedule,
+}
+
+impl Failure {
+    pub(super) fn new(scenario: &Scenario, schedule: &Schedule, mut outcome: Outcome) -> Self {
+        let trace = outcome.trace();
+        let before = outcome.before.take();
+        outcome.story = Default::default();
+        Failure { scenario: scenario.name.clone(), schedule: schedule.clone(), outcome, trace, before }
+    }
+
+    /// The line that makes it a regression test.
+    pub fn regression(&self) -> Regression {
+        Regression { scenario: self.scenario.clone(), seed: self.outcome.seed, faults: self.schedule.clone() }
+    }
+}
+
+impl CampaignReport {
+    /// Nothing is found yet.
+    pub fn of(scenario: &str) -> Self {
+        CampaignReport { scenario: scenario.to_owned(), ..CampaignReport::default() }
+    }
+
+    pub(super) fn count(&mut self, scenario: &Scenario, schedule: &Schedule, mut outcome: Outcome) {
+        self.schedules += 1;
+        self.states.extend(outcome.states.drain(..));
+        self.distinct_states = self.states.len();
+        add(&mut self.purposes, &outcome.purposes);
+        add(&mut self.reasons, &outcome.reasons);
+        if !outcome.violations.is_empty() {
+            self.failures.push(Failure::new(scenario, schedule, outcome));
+        }
+    }
+
+    /// Takes in what another campaign found.
+    pub fn absorb(&mut self, other: CampaignReport) {
+        self.schedules += other.schedules;
+        self.writes += other.writes;
+        self.states.extend(other.states);
+        self.distinct_states = self.states.len();
+        self.failures.extend(other.failures);
+        add(&mut self.purposes, &other.purposes);
+        add(&mut self.reasons, &other.reasons);
+    }
+}
+
+fn add(all: &mut BTreeMap<String, usize>, own: &BTreeMap<String, usize>) {
+    for (name, count) in own {
+        *all.entry(name.clone()).or_default() += count;
+    }
+}
+
+/// What no scenario can reach, and why.
+const OUT_OF_REACH: [(&str, &str); 6] = [
+    ("GateClosed", "the engine does not decide by gates yet"),
+    ("GateFails", "the engine does not decide by gates yet"),
+    ("BudgetForbids", "a drain runs in a container of the Job, which simulated machines only time"),
+    ("EvictionRefused", "a drain runs in a container of the Job, which simulated machines only time"),
+    ("PodTerminating", "a drain runs in a container of the Job, which simulated machines only time"),
+    ("VolumeAttached", "a drain runs in a container of the Job, which simulated machines only time"),
+];
+
+/// Purposes of writes and reasons of waits that were never reached, although they can be.
+pub fn not_reached(purposes: &BTreeMap<String, usize>, reasons: &BTreeMap<String, usize>) -> Vec<String> {
+    let purposes_missed =
+        Purpose::ALL.iter().map(|purpose| format!("{purpose:?}")).filter(|name| !purposes.contains_key(name));
+    let reasons_missed = Reason::ALL.iter().map(ToString::to_string).filter(|name| !reasons.contains_key(name));
+    let in_reach = |name: &String| !OUT_OF_REACH.iter().any(|(known, _)| known == name);
+    purposes_missed.chain(reasons_missed).filter(in_reach).collect()
+}

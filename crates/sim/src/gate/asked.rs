@@ -1,0 +1,116 @@
+//! A request, understood: what it does to which object, and for which purpose.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use drover_core::decision::{Act, Kind, Write};
+use http::Method;
+use http::request::Parts;
+use serde_json::Value;
+
+/// What of the past decisions is remembered: far more than can be under way at once.
+const REMEMBERED: usize = 4096;
+
+/// One request.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub method: Method,
+    pub plural: String,
+    pub namespace: String,
+    /// Empty for a whole collection.
+    pub name: String,
+    pub subresource: String,
+    pub is_watch: bool,
+    /// None if there is none, or it is no JSON.
+    pub body: Value,
+}
+
+impl Asked {
+    pub fn of(head: &Parts, body: &[u8]) -> Self {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let mut parts = head.uri.path().split('/').filter(|part| !part.is_empty());
+        let prefix = if parts.next() == Some("api") { 1 } else { 2 };
+        let mut parts = parts.skip(prefix).peekable();
+        let namespace = match parts.next_if_eq(&"namespaces") {
+            Some(_) => parts.next().unwrap_or_default().to_owned(),
+            None => String::new(),
+        };
+        let mut next = || parts.next().unwrap_or_default().to_owned();
+        let (plural, mut name, subresource) = (next(), next(), next());
+        if head.method == Method::POST && name.is_empty() {
+            name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        }
+        let is_watch = head.uri.query().is_some_and(|query| query.contains("watch=true"));
+        Asked { method: head.method.clone(), plural, namespace, name, subresource, is_watch, body }
+    }
+
+    pub fn is_read(&self) -> bool {
+        self.method == Method::GET
+    }
+
+    pub fn is_list(&self) -> bool {
+        self.is_read() && self.name.is_empty() && !self.is_watch
+    }
+
+    /// Where the collection is.
+    pub fn collection(&self) -> (String, String) {
+        (self.plural.clone(), self.namespace.clone())
+    }
+
+    pub fn kind(&self) -> &'static str {
+        kind_of(&self.plural)
+    }
+}
+
+fn kind_of(plural: &str) -> &'static str {
+    match plural {
+        "plans" => "Plan",
+        "nodes" => "Node",
+        "jobs" => "Job",
+        "secrets" => "Secret",
+        "events" => "Event",
+        "pods" => "Pod",
+        "leases" => "Lease",
+        _ => "Object",
+    }
+}
+
+/// The writes that operators have decided on, by which the purpose of a request is known: it is not said on the wire.
+#[derive(Debug, Default)]
+pub struct Decided {
+    writes: VecDeque<Write>,
+}
+
+impl Decided {
+    pub fn remember(&mut self, write: &Write) {
+        self.writes.push_back(write.clone());
+        if self.writes.len() > REMEMBERED {
+            self.writes.pop_front();
+        }
+    }
+
+    /// Why a request is made. What no decision about a Plan asked for is the election's, or undoes marks.
+    pub fn purpose(&self, asked: &Asked) -> String {
+        let same_object = |write: &&Write| kind(write.subject.kind) == asked.kind() && write.subject.name == asked.name;
+        let same_act = |write: &&Write| match &write.act {
+            Act::Create(body) => asked.method == Method::POST && *body == asked.body,
+            Act::Patch(body) | Act::PatchStatus(body) => asked.method == Method::PUT || *body == asked.body,
+            Act::Delete { .. } => asked.method == Method::DELETE,
+            #[allow(unreachable_patterns, reason = "acts that come later are known by their object alone")]
+            _ => true,
+        };
+        let found = self.writes.iter().rev().filter(same_object).find(same_act);
+        match (found, asked.kind()) {
+            (Some(write), _) => format!("{:?}", write.purpose),
+            (None, "Lease") => "Election".to_owned(),
+            (None, "Node") => "UndoMarks".to_owned(),
+            (None, _) => "Unknown".to_owned(),
+        }
+    }
+}
+
+fn kind(kind: Kind) -> String {
+    format!("{kind:?}")
+}
+
+/// How often each thing was decided on.
+pub type Tally = BTreeMap<String, usize>;

@@ -1,0 +1,585 @@
+//! What stands between the operators and the API server: here faults happen to requests and to their answers.
+
+mod asked;
+mod body;
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use drover_clock::{Clock, later};
+use drover_corral::apiserver::{ApiServer, ApiService};
+use drover_operator::Report;
+use http::request::Parts;
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use jiff::Timestamp;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tower::Service;
+
+pub use self::asked::{Asked, Decided, Tally};
+pub use self::body::Rewrite;
+use self::body::{GatedBody, GatedWatch};
+use crate::acts;
+use crate::faults::{Fault, Incident, Moment};
+use crate::record::Record;
+use crate::sabotage::{Sabotage, Verdict};
+
+/// How long an operator is suspended, the server away, a right lacking.
+const A_MINUTE: Duration = Duration::from_secs(60);
+const LAG: Duration = Duration::from_secs(20);
+const STALE: Duration = Duration::from_secs(5);
+/// How far off the clock of a successor can be.
+const AN_HOUR: i64 = 3600;
+/// The collections that an operator lists.
+const LISTED: [&str; 4] = ["plans", "nodes", "jobs", "secrets"];
+
+/// What the operators decide, and who else is told.
+#[derive(Debug)]
+pub struct Heard {
+    pub reports: UnboundedReceiver<Report>,
+    pub audience: Option<UnboundedSender<Report>>,
+}
+
+/// What becomes of the operators.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Order {
+    /// It has died; the clock of its successor is off by so many seconds.
+    Died { operator: String, clock_off: i64 },
+    /// It is told to end; another one starts.
+    Replace { operator: String },
+    /// One more starts, and leads at the same time.
+    Second,
+}
+
+/// What the operators' requests meet, shared by all of them.
+#[derive(Clone)]
+pub struct Gate {
+    server: ApiServer,
+    clock: Clock,
+    shared: Arc<Mutex<Shared>>,
+    orders: UnboundedSender<Order>,
+    sabotage: Option<Sabotage>,
+    record: Arc<Mutex<Record>>,
+}
+
+struct Shared {
+    /// What has not happened yet.
+    incidents: Vec<Incident>,
+    /// What happens to the next write.
+    next: Vec<Fault>,
+    writes: usize,
+    /// How many writes were made for each purpose, to which object; for moments.
+    purposes_met: BTreeMap<String, usize>,
+    held: Vec<Held>,
+    /// Operators that are suspended until then.
+    frozen: BTreeMap<String, Timestamp>,
+    /// The server is away until then.
+    away: Option<Timestamp>,
+    /// Until when watches lag, by plural.
+    lagging: BTreeMap<String, Timestamp>,
+    forbidden: Option<(Forbidden, Timestamp)>,
+    /// What lists are answered with, until then.
+    stale: Option<(Lists, Timestamp)>,
+    /// Until when what went wrong goes on.
+    troubled_until: Timestamp,
+    heard: Heard,
+    decided: Decided,
+    purposes: Tally,
+    reasons: Tally,
+}
+
+/// Answers to lists, by plural and namespace.
+type Lists = BTreeMap<(String, String), Bytes>;
+
+#[derive(PartialEq)]
+struct Forbidden {
+    method: http::Method,
+    plural: String,
+    subresource: String,
+}
+
+struct Held {
+    lands_at: Option<usize>,
+    head: Parts,
+    body: Bytes,
+    operator: String,
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate").finish_non_exhaustive()
+    }
+}
+
+impl Gate {
+    pub fn new(
+        server: ApiServer,
+        incidents: Vec<Incident>,
+        orders: UnboundedSender<Order>,
+        heard: Heard,
+        sabotage: Option<Sabotage>,
+        record: Arc<Mutex<Record>>,
+    ) -> Self {
+        let clock = server.clock();
+        let shared = Shared {
+            incidents,
+            next: Vec::new(),
+            writes: 0,
+            purposes_met: BTreeMap::new(),
+            held: Vec::new(),
+            frozen: BTreeMap::new(),
+            away: None,
+            lagging: BTreeMap::new(),
+            forbidden: None,
+            stale: None,
+            troubled_until: clock.now(),
+            heard,
+            decided: Decided::default(),
+            purposes: Tally::new(),
+            reasons: Tally::new(),
+        };
+        Gate { server, clock, shared: Arc::new(Mutex::new(shared)), orders, sabotage, record }
+    }
+
+    /// A client whose requests pass this gate.
+    pub fn client(&self, operator: &str) -> kube::Client {
+        let service =
+            GatedService { gate: self.clone(), inner: self.server.service(operator), operator: operator.to_owned() };
+        kube::Client::new(service, "default")
+    }
+
+    pub fn server(&self) -> ApiServer {
+        self.server.clone()
+    }
+
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    pub fn writes(&self) -> usize {
+        self.shared().writes
+    }
+
+    /// Until when what went wrong goes on; the past if all of it is over.
+    pub fn troubled_until(&self) -> Timestamp {
+        self.shared().troubled_until
+    }
+
+    /// What was decided, and what happened, so far.
+    pub fn tallies(&self) -> (Tally, Tally) {
+        let mut shared = self.shared();
+        shared.hear();
+        (std::mem::take(&mut shared.purposes), std::mem::take(&mut shared.reasons))
+    }
+
+    /// Lets every write go that was held back, wherever it was to land.
+    pub async fn land_all(&self) -> usize {
+        let held = std::mem::take(&mut self.shared().held);
+        let count = held.len();
+        for held in held {
+            self.land(held).await;
+        }
+        count
+    }
+
+    async fn land(&self, held: Held) {
+        self.trouble(Duration::ZERO);
+        // Nobody is left to read the answer.
+        let _ = self.server.service(&held.operator).call(request(held.head, held.body)).await;
+    }
+
+    /// Lets something go wrong now; what is done to a write is done to the next one.
+    pub async fn happen(&self, fault: &Fault) {
+        if fault.is_done_to_a_write() {
+            self.shared().next.push(fault.clone());
+            return;
+        }
+        self.tell(fault);
+        self.trouble(acts::lasts(fault));
+        match fault {
+            Fault::SecondLeader => self.order(Order::Second),
+            fault => acts::perform(fault, &self.server).await,
+        }
+    }
+
+    pub(super) fn lags_until(&self, plural: &str) -> Option<Timestamp> {
+        let now = self.clock.now();
+        self.shared().lagging.get(plural).copied().filter(|until| *until > now)
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, fault: &Fault) {
+        let now = self.clock.now();
+        self.record().story.fault(now, fault.to_string());
+    }
+
+    /// Something goes wrong, and goes on for this long.
+    fn trouble(&self, lasts: Duration) {
+        let until = later(self.clock.now(), lasts);
+        let mut shared = self.shared();
+        shared.troubled_until = shared.troubled_until.max(until);
+    }
+
+    fn order(&self, order: Order) {
+        // The run may be over.
+        let _ = self.orders.send(order);
+    }
+
+    fn hold(&self, lands_after: Option<usize>, head: Parts, body: Bytes, operator: &str) {
+        let mut shared = self.shared();
+        let lands_at = lands_after.map(|count| shared.writes + count);
+        shared.held.push(Held { lands_at, head, body, operator: operator.to_owned() });
+    }
+
+    async fn pass(&self, inner: ApiService, operator: String, request: Request<Body>) -> Response<GatedBody> {
+        let thawed = self.shared().frozen.get(&operator).copied();
+        if let Some(thawed) = thawed {
+            self.clock.sleep_until(thawed).await;
+        }
+        if self.shared().away.is_some_and(|until| self.clock.now() < until) {
+            return refusal(503);
+        }
+        let (head, body) = request.into_parts();
+        let Ok(body) = body.collect_bytes().await else { return refusal(500) };
+        let asked = Asked::of(&head, &body);
+        if self.is_forbidden(&asked) {
+            return refusal(403);
+        }
+        let exchange = Exchange { gate: self, inner, operator, head, body, asked };
+        if exchange.asked.is_read() { exchange.read().await } else { exchange.write().await }
+    }
+
+    fn is_forbidden(&self, asked: &Asked) -> bool {
+        let now = self.clock.now();
+        let what = Forbidden {
+            method: asked.method.clone(),
+            plural: asked.plural.clone(),
+            subresource: asked.subresource.clone(),
+        };
+        self.shared().forbidden.as_ref().is_some_and(|(forbidden, until)| *forbidden == what && now < *until)
+    }
+
+    fn forbid(&self, asked: &Asked) {
+        let until = later(self.clock.now(), A_MINUTE);
+        let what = Forbidden {
+            method: asked.method.clone(),
+            plural: asked.plural.clone(),
+            subresource: asked.subresource.clone(),
+        };
+        self.shared().forbidden = Some((what, until));
+    }
+
+    /// What all lists say now, as they will be answered for a while.
+    async fn freeze_lists(&self, operator: &str) {
+        let mut lists = Lists::new();
+        for plural in LISTED {
+            let (prefix, namespace) = match plural {
+                "plans" => ("/apis/upgrade.cattle.io/v1", crate::scenario::NAMESPACE),
+                "jobs" => ("/apis/batch/v1", crate::scenario::NAMESPACE),
+                "secrets" => ("/api/v1", crate::scenario::NAMESPACE),
+                _ => ("/api/v1", ""),
+            };
+            let place = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
+            let request = Request::get(format!("{prefix}{place}/{plural}")).body(Body::empty());
+            let Ok(request) = request else { continue };
+            let answer = self.server.service(operator).call(request).await;
+            let Ok(answer) = answer;
+            let Ok(collected) = answer.into_body().collect().await;
+            lists.insert((plural.to_owned(), namespace.to_owned()), collected.to_bytes());
+        }
+        self.shared().stale = Some((lists, later(self.clock.now(), STALE + Duration::from_secs(1))));
+    }
+
+    fn stale_list(&self, asked: &Asked) -> Option<Bytes> {
+        let now = self.clock.now();
+        let shared = self.shared();
+        let (lists, until) = shared.stale.as_ref()?;
+        if now < *until { lists.get(&asked.collection()).cloned() } else { None }
+    }
+}
+
+impl Shared {
+    /// Takes in what was decided since.
+    fn hear(&mut self) {
+        while let Ok(report) = self.heard.reports.try_recv() {
+            for write in report.decision.writes() {
+                self.decided.remember(write);
+            }
+            for wait in &report.decision.waits {
+                *self.reasons.entry(wait.reason.to_string()).or_default() += 1;
+            }
+            if let Some(audience) = &self.heard.audience {
+                // Whoever looked on may have stopped.
+                let _ = audience.send(report);
+            }
+        }
+    }
+
+    /// Counts one write; tells what happens to it, and the held writes that land before it.
+    fn next_write(&mut self, asked: &Asked) -> (String, Vec<Fault>, Vec<Held>) {
+        self.hear();
+        self.writes += 1;
+        let number = self.writes;
+        let purpose = self.decided.purpose(asked);
+        *self.purposes.entry(purpose.clone()).or_default() += 1;
+        let object = format!("{purpose} {}/{}/{}", asked.kind(), asked.namespace, asked.name);
+        let met = *self.purposes_met.entry(object).and_modify(|count| *count += 1).or_insert(1);
+        let all = self.purposes.get(&purpose).copied().unwrap_or(1);
+        let is_now = |incident: &Incident| match &incident.at {
+            Moment::Write(at) => *at == number,
+            Moment::Purpose(moment) => {
+                let on = moment.on.as_ref();
+                let is_it = on.is_none_or(|on| on.covers(asked.kind(), &asked.namespace, &asked.name));
+                let named = on.is_some_and(|on| !on.name.contains('*'));
+                moment.is == purpose && is_it && moment.nth == if named { met } else { all }
+            }
+            Moment::Time(_) | Moment::Once(_) => false,
+        };
+        let mut faults = std::mem::take(&mut self.next);
+        let (now, rest) = std::mem::take(&mut self.incidents).into_iter().partition(is_now);
+        self.incidents = rest;
+        faults.extend(Vec::into_iter(now).map(|incident: Incident| incident.what));
+        let held = std::mem::take(&mut self.held);
+        let (due, rest) = held.into_iter().partition(|held| held.lands_at.is_some_and(|at| at <= number));
+        self.held = rest;
+        (purpose, faults, due)
+    }
+}
+
+/// One request on its way.
+struct Exchange<'a> {
+    gate: &'a Gate,
+    inner: ApiService,
+    operator: String,
+    head: Parts,
+    body: Bytes,
+    asked: Asked,
+}
+
+impl Exchange<'_> {
+    async fn read(self) -> Response<GatedBody> {
+        if self.asked.is_list()
+            && let Some(list) = self.gate.stale_list(&self.asked)
+        {
+            return whole(StatusCode::OK, list);
+        }
+        self.answer().await
+    }
+
+    async fn write(mut self) -> Response<GatedBody> {
+        let gate = self.gate;
+        let (purpose, faults, due) = gate.shared().next_write(&self.asked);
+        gate.record().note_write(&purpose);
+        for held in due {
+            gate.land(held).await;
+        }
+        if let Some(sabotage) = gate.sabotage {
+            match sabotage.rewrite(&purpose, &mut self.asked, &gate.server) {
+                Verdict::Pass => {}
+                Verdict::Changed => self.body = Bytes::from(self.asked.body.to_string()),
+                Verdict::Pretend(body) => return whole(StatusCode::OK, Bytes::from(body.to_string())),
+                Verdict::Also(copy) => {
+                    let body = Bytes::from(copy.to_string());
+                    let Ok(_) = self.inner.clone().call(request(self.head.clone(), body)).await;
+                }
+            }
+        }
+        let (done_to_it, acts): (Vec<Fault>, Vec<Fault>) = faults.into_iter().partition(Fault::is_done_to_a_write);
+        for act in &acts {
+            gate.happen(act).await;
+        }
+        match done_to_it.into_iter().next() {
+            None => self.answer().await,
+            Some(fault) => {
+                gate.tell(&fault);
+                self.suffer(fault).await
+            }
+        }
+    }
+
+    async fn suffer(self, fault: Fault) -> Response<GatedBody> {
+        let gate = self.gate;
+        gate.trouble(match fault {
+            Fault::Suspended | Fault::ServerAway | Fault::Forbidden => A_MINUTE,
+            Fault::WatchesLag | Fault::KindLags(_) => LAG,
+            Fault::StaleLists => STALE,
+            _ => Duration::ZERO,
+        });
+        let operator = self.operator.clone();
+        let died = |clock_off| gate.order(Order::Died { operator: operator.clone(), clock_off });
+        match fault {
+            Fault::CrashBefore => died(0),
+            Fault::CrashAfter => {
+                self.answer().await;
+                died(0);
+            }
+            Fault::LandsAfter(count) => {
+                gate.hold(Some(count), self.head, self.body, &operator);
+                died(0);
+            }
+            Fault::LandsAtTheEnd => {
+                gate.hold(None, self.head, self.body, &operator);
+                died(0);
+            }
+            Fault::ClockAhead => died(AN_HOUR),
+            Fault::ClockBehind => died(-AN_HOUR),
+            Fault::StaleLists => {
+                gate.freeze_lists(&operator).await;
+                self.answer().await;
+                died(0);
+            }
+            Fault::LostBefore => {}
+            Fault::LostAfter => drop(self.answer().await),
+            Fault::Refused(code) => return refusal(code),
+            fault => return self.bear(fault).await,
+        }
+        // Nobody is left to hear it, or nothing comes.
+        std::future::pending().await
+    }
+
+    /// Those that are answered in the end.
+    async fn bear(self, fault: Fault) -> Response<GatedBody> {
+        let gate = self.gate;
+        match fault {
+            Fault::Suspended => {
+                let thawed = later(gate.clock.now(), A_MINUTE);
+                gate.shared().frozen.insert(self.operator.clone(), thawed);
+                gate.clock.sleep_until(thawed).await;
+                self.answer().await
+            }
+            Fault::Replaced => {
+                let operator = self.operator.clone();
+                let response = self.answer().await;
+                gate.order(Order::Replace { operator });
+                response
+            }
+            Fault::ServerAway => {
+                gate.shared().away = Some(later(gate.clock.now(), A_MINUTE));
+                gate.server.cut_watches(None);
+                refusal(503)
+            }
+            Fault::Forbidden => {
+                gate.forbid(&self.asked);
+                refusal(403)
+            }
+            Fault::WatchesCut => {
+                let response = self.answer().await;
+                gate.server.cut_watches(None);
+                response
+            }
+            Fault::WatchesExpired => {
+                let response = self.answer().await;
+                gate.server.compact();
+                gate.server.cut_watches(None);
+                response
+            }
+            Fault::WatchesLag | Fault::KindLags(_) => {
+                let until = later(gate.clock.now(), LAG);
+                let kinds = match fault {
+                    Fault::KindLags(kind) => vec![kind.plural()],
+                    _ => LISTED.to_vec(),
+                };
+                gate.shared().lagging.extend(kinds.into_iter().map(|plural| (plural.to_owned(), until)));
+                self.answer().await
+            }
+            _ => self.answer().await,
+        }
+    }
+
+    /// The server's answer, as the operator is to see it.
+    async fn answer(mut self) -> Response<GatedBody> {
+        let Ok(response) = self.inner.call(request(self.head, self.body)).await;
+        let sabotage = self.gate.sabotage.filter(|sabotage| sabotage.changes_answers(&self.asked));
+        let (head, body) = response.into_parts();
+        let body = if self.asked.is_watch && head.status.is_success() {
+            let rewrite = sabotage.map(|sabotage| sabotage.rewriting_lines(&self.asked));
+            GatedBody::Watch(Box::new(GatedWatch {
+                inner: body,
+                gate: self.gate.clone(),
+                plural: self.asked.plural.clone(),
+                rewrite,
+                pause: None,
+                begun: BytesMut::new(),
+                ready: Default::default(),
+            }))
+        } else {
+            let Ok(collected) = body.collect().await;
+            let bytes = collected.to_bytes();
+            let bytes = match sabotage {
+                Some(sabotage) => sabotage.rewrite_answer(&self.asked, &bytes),
+                None => bytes,
+            };
+            GatedBody::Whole(Some(bytes).filter(|bytes| !bytes.is_empty()))
+        };
+        Response::from_parts(head, body)
+    }
+}
+
+fn request(head: Parts, body: Bytes) -> Request<Body> {
+    Request::from_parts(head, Body::from(body))
+}
+
+fn whole(code: StatusCode, body: Bytes) -> Response<GatedBody> {
+    let mut response = Response::new(GatedBody::Whole(Some(body)));
+    *response.status_mut() = code;
+    response
+}
+
+fn refusal(code: u16) -> Response<GatedBody> {
+    let reason = match code {
+        403 => "Forbidden",
+        409 => "Conflict",
+        429 => "TooManyRequests",
+        503 => "ServiceUnavailable",
+        _ => "InternalError",
+    };
+    let mut status: Value = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": format!("injected {reason}"), "reason": reason, "code": code,
+    });
+    let again = matches!(code, 429 | 503);
+    if again {
+        status["details"] = json!({ "retryAfterSeconds": 1 });
+    }
+    let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = whole(code, Bytes::from(status.to_string()));
+    if again {
+        response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+    }
+    response
+}
+
+#[derive(Clone)]
+struct GatedService {
+    gate: Gate,
+    inner: ApiService,
+    operator: String,
+}
+
+impl Service<Request<Body>> for GatedService {
+    type Response = Response<GatedBody>;
+    type Error = std::convert::Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (gate, inner, operator) = (self.gate.clone(), self.inner.clone(), self.operator.clone());
+        Box::pin(async move { Ok(gate.pass(inner, operator, request).await) })
+    }
+}

@@ -1,0 +1,156 @@
+//! The checker sees what it is for, and nothing else.
+
+use serde_json::json;
+
+use super::*;
+
+const NOON: &str = "2026-01-01T12:00:00Z";
+
+struct Run {
+    known: Known,
+    checker: Checker,
+}
+
+impl Run {
+    /// A Plan that takes one node at a time, and cordons.
+    fn new(cordoned: &[&str]) -> Self {
+        let cordoned = cordoned.iter().map(|name| (*name).to_owned()).collect();
+        let mut run = Run { known: Known::default(), checker: Checker::new(&cordoned, Leave::default()) };
+        let claims =
+            json!({ "epoch": 1, "holder": "operator-1", "nodes": { "n1": { "id": "c1" }, "n2": { "id": "c2" } } });
+        run.put(
+            "user",
+            "Plan",
+            "up",
+            json!({
+                "metadata": { "name": "up", "uid": "plan", "annotations": { "drover.dev/claims": claims.to_string() } },
+                "spec": { "concurrency": 1, "cordon": true, "nodeSelector": {} },
+            }),
+        );
+        run
+    }
+
+    fn put(&mut self, actor: &str, kind: &str, name: &str, object: Value) -> Vec<String> {
+        self.change(actor, kind, name, Some(object))
+    }
+
+    fn change(&mut self, actor: &str, kind: &str, name: &str, object: Option<Value>) -> Vec<String> {
+        let before = self.known.put(kind, "", name, object);
+        let after = self.known.get(kind, "", name);
+        let change =
+            Change { at: NOON.parse().unwrap(), actor, kind, namespace: "", name, before: before.as_ref(), after };
+        self.checker.see(&self.known, &change);
+        self.checker.take_violations()
+    }
+}
+
+fn node(claim: Option<&str>, cordoned: bool) -> Value {
+    let mut node = json!({ "metadata": { "labels": {}, "annotations": {} }, "spec": {}, "status": {} });
+    if let Some(claim) = claim {
+        node["metadata"]["labels"]["drover.dev/claim"] = json!(claim);
+        node["metadata"]["annotations"]["drover.dev/claim"] = json!(json!({ "owner": { "uid": "plan" } }).to_string());
+    }
+    if cordoned {
+        node["spec"]["unschedulable"] = json!(true);
+    }
+    node
+}
+
+#[test]
+fn a_second_node_taken_out_is_seen() {
+    let mut run = Run::new(&[]);
+    run.put("user", "Node", "n1", node(None, false));
+    run.put("user", "Node", "n2", node(None, false));
+    assert_eq!(run.put("operator-1", "Node", "n1", node(Some("c1"), true)), [""; 0]);
+    assert_eq!(run.put("operator-1", "Node", "n2", node(Some("c2"), true)), ["operator-1 claimed n2 as number 2 of 1"]);
+}
+
+#[test]
+fn a_node_taken_under_no_claim_is_seen() {
+    let mut run = Run::new(&[]);
+    run.put("user", "Node", "n1", node(None, false));
+    let seen = run.put("operator-1", "Node", "n1", node(Some("other"), true));
+    assert_eq!(seen, ["operator-1 took n1 under a claim that does not stand on its Plan"]);
+}
+
+#[test]
+fn undoing_somebody_elses_cordon_is_seen() {
+    let mut run = Run::new(&["n1"]);
+    run.put("load", "Node", "n1", node(Some("c1"), true));
+    let seen = run.put("operator-1", "Node", "n1", node(None, false));
+    assert!(seen[0].contains("somebody else had cordoned"), "{seen:?}");
+}
+
+#[test]
+fn what_a_user_does_is_no_violation() {
+    let mut run = Run::new(&[]);
+    for name in ["n1", "n2"] {
+        run.put("load", "Node", name, node(None, false));
+        assert_eq!(run.put("user", "Node", name, node(None, true)), [""; 0]);
+    }
+    assert_eq!(run.checker.cordoned().len(), 2);
+}
+
+#[test]
+fn a_result_without_an_upgrade_is_seen() {
+    let mut run = Run::new(&[]);
+    run.put("load", "Node", "n1", node(None, false));
+    run.put("operator-1", "Node", "n1", node(Some("c1"), true));
+    let mut after = node(None, false);
+    after["metadata"]["labels"]["plan.upgrade.cattle.io/up"] = json!("hash");
+    after["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
+    let seen = run.put("operator-1", "Node", "n1", after);
+    assert!(seen[0].contains("has not succeeded"), "{seen:?}");
+}
+
+#[test]
+fn a_pod_on_a_node_that_its_claim_does_not_hold_is_seen() {
+    let mut run = Run::new(&[]);
+    run.put("load", "Node", "n1", node(None, true));
+    let labels = json!({ "drover.dev/claim": "c1", "upgrade.cattle.io/plan": "up" });
+    run.put("operator-1", "Job", "j", json!({ "metadata": { "labels": labels } }));
+    let labels =
+        json!({ "batch.kubernetes.io/job-name": "j", "upgrade.cattle.io/plan": "up", "drover.dev/claim": "c1" });
+    let seen = run.put("world", "Pod", "p", json!({ "metadata": { "labels": labels }, "spec": { "nodeName": "n1" } }));
+    assert_eq!(seen, ["pod p of claim c1 came to n1, which is under no claim"]);
+}
+
+#[test]
+fn an_epoch_that_is_not_raised_is_seen() {
+    let mut run = Run::new(&[]);
+    let mut plan = run.known.get("Plan", "", "up").unwrap().clone();
+    let claims = json!({ "epoch": 1, "holder": "operator-2", "nodes": { "n1": { "id": "c1" }, "n2": { "id": "c2" } } });
+    plan["metadata"]["annotations"]["drover.dev/claims"] = json!(claims.to_string());
+    let seen = run.put("operator-2", "Plan", "up", plan);
+    assert_eq!(seen, ["operator-2 took over the claims of up in epoch 1 after 1"]);
+}
+
+#[test]
+fn a_claim_that_ends_while_its_node_is_out_is_seen() {
+    let mut run = Run::new(&[]);
+    run.put("load", "Node", "n1", node(Some("c1"), true));
+    let mut plan = run.known.get("Plan", "", "up").unwrap().clone();
+    let claims = json!({ "epoch": 1, "holder": "operator-1", "nodes": {} });
+    plan["metadata"]["annotations"]["drover.dev/claims"] = json!(claims.to_string());
+    assert_eq!(run.put("operator-1", "Plan", "up", plan), ["operator-1 ended the claim of n1, which is still out"]);
+}
+
+#[test]
+fn every_reason_to_wait_can_be_told_from_a_pretext() {
+    for reason in drover_core::decision::Reason::ALL {
+        let plan = json!({
+            "metadata": { "name": "up", "uid": "plan" },
+            "spec": { "version": "v1", "concurrency": 1 },
+            "status": {
+                "conditions": [{ "type": "Validated", "status": "True" }],
+                "waits": [{ "subject": "Node/n1", "reason": reason.to_string(), "sentence": "" }],
+            },
+        });
+        let known = Known::of_list(&json!({ "items": [{ "kind": "Plan", "metadata": { "name": "up" } }] }));
+        let mut known = known;
+        known.put("Plan", "", "up", Some(plan));
+        let untrue = ends::untrue(&known, NOON.parse().unwrap(), false, false);
+        let said = untrue.first().unwrap_or_else(|| panic!("{reason} passes for true in an empty cluster"));
+        assert!(!said.contains("nobody knows"), "{reason}: {said}");
+    }
+}

@@ -1,0 +1,233 @@
+//! What is written down while a run goes on: every commit, what it broke, and which states were reached.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+
+use bytes::Bytes;
+use drover_clock::between;
+use drover_corral::apiserver::Commit;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::faults::Fault;
+use crate::invariants::{Change, Checker, Leave};
+use crate::known::Known;
+use crate::scenario::Scenario;
+use crate::scenario::pattern::Pattern;
+use crate::story::Story;
+
+/// Something that must never happen, or never end so.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Violation {
+    /// Virtual time since the start.
+    pub seconds: f64,
+    pub sentence: String,
+}
+
+#[derive(Debug)]
+pub struct Record {
+    pub started: Timestamp,
+    pub known: Known,
+    pub checker: Checker,
+    pub story: Story,
+    pub violations: Vec<Violation>,
+    /// The store just before the first violation.
+    pub before: Option<Value>,
+    /// All objects as they are stored.
+    stored: BTreeMap<(String, String, String), Bytes>,
+    meanings: BTreeMap<(String, String, String), u64>,
+    state: u64,
+    pub states: Vec<u64>,
+    /// At each write of an operator, the state that it meets, and its purpose.
+    pub at_writes: Vec<(u64, String)>,
+    /// Commits that can make a difference: all but renewals of Leases.
+    pub changes: usize,
+    /// What is to happen once an object says something, and where that is told.
+    awaited: Vec<(Pattern, Fault)>,
+    met: UnboundedSender<Fault>,
+}
+
+impl Record {
+    pub fn new(
+        scenario: &Scenario,
+        started: Timestamp,
+        leave: Leave,
+        awaited: Vec<(Pattern, Fault)>,
+        met: UnboundedSender<Fault>,
+    ) -> Self {
+        Record {
+            started,
+            known: Known::default(),
+            checker: Checker::new(&scenario.cordoned, leave),
+            story: Story::default(),
+            violations: Vec::new(),
+            before: None,
+            stored: BTreeMap::new(),
+            meanings: BTreeMap::new(),
+            state: 0,
+            states: Vec::new(),
+            at_writes: Vec::new(),
+            changes: 0,
+            awaited,
+            met,
+        }
+    }
+
+    pub fn see(&mut self, commit: &Commit<'_>) {
+        self.story.commit(commit);
+        let (kind, namespace, name) = (commit.resource.kind.as_str(), commit.namespace, commit.name);
+        let key = (kind.to_owned(), namespace.to_owned(), name.to_owned());
+        let stored_before = match commit.after {
+            Some(after) => self.stored.insert(key.clone(), after.clone()),
+            None => self.stored.remove(&key),
+        };
+        if kind == "Lease" {
+            return;
+        }
+        self.changes += 1;
+        if is_of_no_interest(kind, commit.after.or(commit.before)) {
+            return;
+        }
+        let after = commit.after.and_then(|json| serde_json::from_slice::<Value>(json).ok());
+        // What was told is no part of the state.
+        if kind != "Event" {
+            self.count_state(&key, after.as_ref());
+        }
+        let before = self.known.put(kind, namespace, name, after);
+        let after = self.known.get(kind, namespace, name);
+        let change =
+            Change { at: commit.at, actor: commit.actor, kind, namespace, name, before: before.as_ref(), after };
+        self.checker.see(&self.known, &change);
+        let met = |pattern: &Pattern| after.is_some_and(|after| pattern.fits(kind, namespace, name, after));
+        while let Some(index) = self.awaited.iter().position(|(pattern, _)| met(pattern)) {
+            let (_, fault) = self.awaited.remove(index);
+            // The run may be over.
+            let _ = self.met.send(fault);
+        }
+        let violations = self.checker.take_violations();
+        if !violations.is_empty() && self.before.is_none() {
+            self.before = Some(self.saved(&key, stored_before));
+        }
+        for sentence in violations {
+            self.note(commit.at, sentence);
+        }
+    }
+
+    /// How many things are still to happen once something is so.
+    pub fn awaited(&self) -> usize {
+        self.awaited.len()
+    }
+
+    pub fn note(&mut self, at: Timestamp, sentence: String) {
+        let seconds = between(self.started, at).as_secs_f64();
+        self.story.violation(at, sentence.clone());
+        self.violations.push(Violation { seconds, sentence });
+    }
+
+    /// Keeps the store as it is, unless an earlier violation did.
+    pub fn save_now(&mut self) {
+        if self.before.is_none() {
+            self.before = Some(list(self.stored.values()));
+        }
+    }
+
+    /// The store with one object as it was before.
+    fn saved(&self, key: &(String, String, String), before: Option<Bytes>) -> Value {
+        let others = self.stored.iter().filter(|(other, _)| *other != key).map(|(_, bytes)| bytes);
+        list(others.chain(before.as_ref()))
+    }
+
+    /// The state of the store is the sum of what its objects mean.
+    fn count_state(&mut self, key: &(String, String, String), after: Option<&Value>) {
+        let before = match after {
+            Some(after) => {
+                let mut hasher = DefaultHasher::new();
+                hasher.write(key.0.as_bytes());
+                // The names of pods are drawn by lot.
+                if key.0 != "Pod" {
+                    hasher.write(key.2.as_bytes());
+                }
+                hash(after, &mut hasher);
+                let meaning = hasher.finish();
+                self.state = self.state.wrapping_add(meaning);
+                self.meanings.insert(key.clone(), meaning)
+            }
+            None => self.meanings.remove(key),
+        };
+        self.state = self.state.wrapping_sub(before.unwrap_or(0));
+        self.states.push(self.state);
+    }
+
+    /// An operator is about to write.
+    pub fn note_write(&mut self, purpose: &str) {
+        self.at_writes.push((self.state, purpose.to_owned()));
+    }
+}
+
+fn list<'a>(objects: impl Iterator<Item = &'a Bytes>) -> Value {
+    let items: Vec<Value> = objects.filter_map(|bytes| serde_json::from_slice(bytes).ok()).collect();
+    json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": items })
+}
+
+/// Pods that belong to no Job and stay are many, and no upgrade looks at them one by one.
+fn is_of_no_interest(kind: &str, json: Option<&Bytes>) -> bool {
+    let holds = |json: &Bytes, word: &str| json.windows(word.len()).any(|window| window == word.as_bytes());
+    let is_of_interest =
+        |json: &Bytes| holds(json, "batch.kubernetes.io/job-name") || holds(json, "\"deletionTimestamp\":\"");
+    kind == "Pod" && json.is_some_and(|json| !is_of_interest(json))
+}
+
+/// What of an object makes a state a different one: not when it was written, in which order, by which of the operators,
+/// nor how something was called that got its name by lot.
+fn hash(value: &Value, hasher: &mut DefaultHasher) {
+    const PASSING: [&str; 10] = [
+        "resourceVersion",
+        "uid",
+        "managedFields",
+        "generation",
+        "id",
+        "drover.dev/claim",
+        "epoch",
+        "holder",
+        "bootID",
+        "controller-uid",
+    ];
+    match value {
+        Value::Null => hasher.write_u8(0),
+        Value::Bool(truth) => hasher.write_u8(1 + u8::from(*truth)),
+        Value::Number(number) => {
+            hasher.write_u8(3);
+            hasher.write(number.to_string().as_bytes());
+        }
+        Value::String(text) if is_time(text) => hasher.write_u8(4),
+        Value::String(text) if text.starts_with('{') => match serde_json::from_str::<Value>(text) {
+            Ok(inner) => hash(&inner, hasher),
+            Err(_) => hasher.write(text.as_bytes()),
+        },
+        Value::String(text) => {
+            hasher.write_u8(5);
+            hasher.write(text.as_bytes());
+        }
+        Value::Array(items) => {
+            hasher.write_u8(6);
+            items.iter().for_each(|item| hash(item, hasher));
+        }
+        Value::Object(fields) => {
+            hasher.write_u8(7);
+            for (key, value) in fields {
+                hasher.write(key.as_bytes());
+                if !PASSING.iter().any(|passing| key.ends_with(passing)) {
+                    hash(value, hasher);
+                }
+            }
+        }
+    }
+}
+
+/// `2026-01-01T12:00:00Z` and the like.
+fn is_time(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() >= 20 && bytes[4] == b'-' && bytes[7] == b'-' && bytes[10] == b'T' && bytes[13] == b':'
+}

@@ -1,0 +1,189 @@
+//! Planted bugs: what an operator would do wrong, done for it on the wire, so that nothing in it has to be changed.
+//!
+//! A campaign that does not find one of these would not find the same bug in the operator either.
+
+mod answers;
+mod requests;
+
+use bytes::Bytes;
+use drover_corral::apiserver::ApiServer;
+use serde_json::Value;
+
+use crate::gate::{Asked, Rewrite};
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Pass,
+    /// It goes on with another body.
+    Changed,
+    /// It is answered with this and never sent.
+    Pretend(Value),
+    /// It goes on, and this one before it.
+    Also(Value),
+}
+
+macro_rules! sabotages {
+    ($($(#[doc = $sentence:literal])+ $name:ident,)*) => {
+        /// One bug each.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Sabotage {
+            $($(#[doc = $sentence])+ $name,)*
+        }
+
+        impl Sabotage {
+            pub const ALL: &[Sabotage] = &[$(Sabotage::$name,)*];
+
+            /// What is wrong, in a sentence.
+            pub fn sentence(self) -> &'static str {
+                match self {
+                    $(Sabotage::$name => concat!($($sentence),+).trim_ascii(),)*
+                }
+            }
+        }
+    };
+}
+
+sabotages! {
+    /// A node is taken whatever has happened to it since it was seen.
+    TakeUnguarded,
+    /// Claims are written whatever has happened to the Plan since it was seen.
+    ClaimUnguarded,
+    /// A node is released whatever has happened to it since it was seen.
+    ReleaseUnguarded,
+    /// A status is written whatever has happened to the Plan since it was seen.
+    StatusUnguarded,
+    /// A Job is deleted by its name, whichever it is by now.
+    DeleteByName,
+    /// A node is taken and not cordoned.
+    CordonForgotten,
+    /// A node gets its result when it is taken.
+    ResultWithTake,
+    /// The next node is taken while the last one is still away.
+    ReadyAssumed,
+    /// A node is uncordoned that somebody else had cordoned.
+    ForeignCordonLifted,
+    /// A cordon of ours stays.
+    CordonLeft,
+    /// The mark on a node stays.
+    MarkLeft,
+    /// A new leader takes over the claims and keeps the epoch.
+    EpochNotRaised,
+    /// A leader writes claims in somebody else's name.
+    HolderNotNoted,
+    /// Nodes are taken whose claims were never written.
+    ClaimsNotWritten,
+    /// A claim ends before its node is released.
+    ClaimEndedEarly,
+    /// Every node counts as selected.
+    SelectorIgnored,
+    /// The limit is one more than the Plan says.
+    LimitOffByOne,
+    /// The limit is not looked at.
+    LimitIgnored,
+    /// A Job runs on its node without holding its claim.
+    AffinityWithoutClaim,
+    /// A Job may run on any node.
+    AffinityForgotten,
+    /// Two Jobs are made for one node.
+    JobMadeTwice,
+    /// The window counts as open.
+    WindowIgnored,
+    /// A change of a node is not noticed.
+    NodeEventsLost,
+    /// A Job's end is not noticed.
+    JobEventsLost,
+    /// A Plan is called complete when its first node is taken.
+    CompleteTooEarly,
+    /// A Job that runs counts as complete.
+    JobAssumedComplete,
+    /// A Job that has failed counts as complete.
+    FailureTakenForSuccess,
+    /// A Job that has failed counts as running.
+    FailureNotNoticed,
+    /// The Jobs of another controller are not looked at.
+    OthersNotNoticed,
+    /// The Jobs of another controller are deleted.
+    OthersJobsDeleted,
+    /// Marks of a deleted Plan stay.
+    OrphansLeft,
+    /// A claim that is not wanted any more is never fenced, and never ends.
+    FenceForgotten,
+    /// The end of a Job is never noted.
+    JobEndNotNoted,
+    /// A Secret that is missing counts as there.
+    SecretAssumed,
+    /// What is waited for is not published.
+    WaitsSwallowed,
+    /// Every status begins its waits anew.
+    SinceForgotten,
+    /// One node more counts as updated.
+    MiscountedByOne,
+    /// Events are not written.
+    EventsSwallowed,
+    /// A node gets the newest hash as its result, whatever ran on it.
+    ResultOfAnotherHash,
+    /// A write that failed counts as done.
+    RefusalIgnored,
+}
+
+impl Sabotage {
+    /// `take-unguarded`
+    pub fn name(self) -> String {
+        let mut name = String::new();
+        for letter in format!("{self:?}").chars() {
+            if letter.is_ascii_uppercase() && !name.is_empty() {
+                name.push('-');
+            }
+            name.push(letter.to_ascii_lowercase());
+        }
+        name
+    }
+
+    /// Does to a write what the bug would.
+    pub(crate) fn rewrite(self, purpose: &str, asked: &mut Asked, server: &ApiServer) -> Verdict {
+        requests::rewrite(self, purpose, asked, server)
+    }
+
+    /// Whether answers to such a request are shown otherwise.
+    pub(crate) fn changes_answers(self, asked: &Asked) -> bool {
+        answers::plural(self).is_some_and(|plural| plural == asked.plural)
+    }
+
+    /// An object or a list, as the operator is shown it.
+    pub(crate) fn rewrite_answer(self, asked: &Asked, bytes: &Bytes) -> Bytes {
+        let Ok(mut answer) = serde_json::from_slice::<Value>(bytes) else { return bytes.clone() };
+        if asked.is_list() {
+            if let Some(items) = answer["items"].as_array_mut() {
+                items.retain_mut(|item| answers::show(self, item));
+            }
+        } else if !answers::show(self, &mut answer) {
+            return bytes.clone();
+        }
+        Bytes::from(answer.to_string())
+    }
+
+    /// What becomes of the lines of a watch.
+    pub(crate) fn rewriting_lines(self, _: &Asked) -> Rewrite {
+        Box::new(move |line| {
+            let Ok(mut event) = serde_json::from_slice::<Value>(line) else { return Some(line.to_vec()) };
+            let change = event["type"] == "ADDED" || event["type"] == "MODIFIED";
+            if change && (answers::swallows(self, &event["object"]) || !answers::show(self, &mut event["object"])) {
+                return None;
+            }
+            Some(format!("{event}\n").into_bytes())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sabotage_has_a_name_and_a_sentence() {
+        assert!(Sabotage::ALL.len() >= 25);
+        assert_eq!(Sabotage::TakeUnguarded.name(), "take-unguarded");
+        assert_eq!(Sabotage::CordonLeft.sentence(), "A cordon of ours stays.");
+    }
+}

@@ -1,0 +1,116 @@
+//! A scenario on the embedded cluster: its objects, and how its machines behave.
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use drover_api::crds::{self, Controller};
+use drover_corral::apiserver::ApiServer;
+use drover_corral::world::{WorldOptions, annotations};
+use kube::core::Status;
+use serde_json::{Value, json};
+
+use super::{Machine, NAMESPACE, Scenario, Workload};
+use crate::known::Known;
+
+/// Making them takes longer than a good part of a run.
+static DEFINITIONS: OnceLock<Vec<Value>> = OnceLock::new();
+
+impl Scenario {
+    /// Makes the scenario's namespace, definitions, nodes, workloads and Plans.
+    pub fn set_up(&self, server: &ApiServer) -> Result<(), Box<Status>> {
+        let plans = self.all_plans();
+        load(server, self.cluster().into_iter().chain(plans).collect())
+    }
+
+    /// All but the Plans.
+    pub fn set_up_cluster(&self, server: &ApiServer) -> Result<(), Box<Status>> {
+        load(server, self.cluster())
+    }
+
+    fn cluster(&self) -> Vec<Value> {
+        let mut objects = vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } })];
+        let definitions = DEFINITIONS.get_or_init(|| crds::of(Controller::Plan).iter().map(|crd| json!(crd)).collect());
+        objects.extend(definitions.iter().cloned());
+        objects.extend(self.node_names().iter().map(|name| self.node(name)));
+        objects.extend(self.workloads.iter().flat_map(Workload::objects));
+        objects.extend(self.manifests.iter().cloned());
+        objects
+    }
+
+    fn node(&self, name: &str) -> Value {
+        let plain = Machine::default();
+        let machine = self.machines.get(name).unwrap_or(&plain);
+        let mut labels = json!({ "kubernetes.io/hostname": name, "kubernetes.io/os": "linux" });
+        for role in &machine.roles {
+            labels[format!("node-role.kubernetes.io/{role}")] = json!("true");
+        }
+        for (key, value) in &machine.labels {
+            labels[key] = json!(value);
+        }
+        let mut told = json!({ annotations::KUBELET: annotations::SIMULATED });
+        for (key, value) in &machine.annotations {
+            told[key] = json!(value);
+        }
+        json!({
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": { "name": name, "labels": labels, "annotations": told },
+            "spec": if self.cordoned.contains(name) { json!({ "unschedulable": true }) } else { json!({}) },
+            "status": { "nodeInfo": {
+                "kubeletVersion": machine.version.as_ref().unwrap_or(&self.from),
+                "operatingSystem": "linux", "architecture": "amd64", "bootID": "",
+                "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "", "machineID": "", "osImage": "",
+                "systemUUID": "",
+            }},
+        })
+    }
+
+    /// Machines without heartbeats: in a simulation each would be an event that changes nothing.
+    pub fn world(&self) -> WorldOptions {
+        let mut options = WorldOptions::default();
+        options.kubelet.lease_period = None;
+        options.kubelet.job_duration = Duration::from_secs(self.job_seconds);
+        options.kubelet.reboot = (self.reboot_seconds > 0).then(|| Duration::from_secs(self.reboot_seconds));
+        options
+    }
+
+    /// What is still wrong on the embedded cluster, if nobody but the scenario has cordoned anything.
+    pub fn unmet_now(&self, server: &ApiServer) -> Vec<String> {
+        let cordoned: BTreeSet<String> = self.cordoned.clone();
+        self.unmet(&Known::of_list(&server.save()), &cordoned)
+    }
+}
+
+fn load(server: &ApiServer, objects: Vec<Value>) -> Result<(), Box<Status>> {
+    server.load(&json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": objects }))
+}
+
+impl Workload {
+    fn objects(&self) -> Vec<Value> {
+        let labels = json!({ "app": self.name });
+        let template = json!({
+            "metadata": { "labels": labels },
+            "spec": { "containers": [{ "name": "main", "image": "registry.k8s.io/pause" }] },
+        });
+        let kind = if self.everywhere { "DaemonSet" } else { "Deployment" };
+        let mut controller = json!({
+            "apiVersion": "apps/v1",
+            "kind": kind,
+            "metadata": { "name": self.name, "namespace": "default" },
+            "spec": { "selector": { "matchLabels": labels }, "template": template },
+        });
+        if !self.everywhere {
+            controller["spec"]["replicas"] = json!(self.replicas);
+        }
+        let budget = self.min_available.map(|available| {
+            json!({
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": { "name": self.name, "namespace": "default" },
+                "spec": { "minAvailable": available, "selector": { "matchLabels": labels } },
+            })
+        });
+        std::iter::once(controller).chain(budget).collect()
+    }
+}

@@ -1,0 +1,117 @@
+//! Scenarios from files, and those that are built in.
+
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Scenario;
+use crate::objects;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    #[error("cannot read the scenario {path}: {cause}")]
+    Read { path: String, cause: std::io::Error },
+    #[error("the scenario {path} is not valid: {cause}")]
+    Parse { path: String, cause: String },
+}
+
+/// In a file, objects can stand elsewhere.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[allow(dead_code, reason = "only its schema is used: a path is resolved before the file is read as a scenario")]
+pub(super) enum Manifests {
+    /// A file or a folder, from where the scenario is.
+    Path(String),
+    Objects(Vec<Value>),
+}
+
+macro_rules! built_in_files {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../../scenarios/", $name, ".yaml")))),*]
+    };
+}
+
+/// The files of the folder `scenarios`, in the order in which they are listed.
+const BUILT_IN: &[(&str, &str)] = built_in_files![
+    "three-nodes",
+    "ten-at-a-time",
+    "hundred-nodes",
+    "with-reboot",
+    "reboots-twice",
+    "without-cordon",
+    "hostname-differs",
+    "servers-and-agents",
+    "overlapping-plans",
+    "exclusive-plans",
+    "paused",
+    "channel",
+    "window-closes",
+    "window-closed",
+    "missing-secret",
+    "bad-plans",
+    "failing-job",
+    "hanging-job",
+    "goes-on-without",
+    "too-many-failed",
+    "old-version",
+    "never-returns",
+    "plan-deleted",
+    "selector-narrowed",
+    "operator-replaced",
+    "beside-the-original",
+    "no-permission",
+];
+
+/// Those that need no file.
+pub fn built_in() -> Result<Vec<Scenario>, ScenarioError> {
+    BUILT_IN.iter().map(|(name, text)| Scenario::parse(name, text, Path::new("."))).collect()
+}
+
+impl Scenario {
+    pub fn read(path: &Path) -> Result<Self, ScenarioError> {
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|cause| ScenarioError::Read { path: shown.clone(), cause })?;
+        Scenario::parse(&shown, &text, path.parent().unwrap_or(Path::new(".")))
+    }
+
+    /// Paths inside a scenario start at `folder`.
+    pub fn parse(shown: &str, text: &str, folder: &Path) -> Result<Self, ScenarioError> {
+        let invalid = |cause: String| ScenarioError::Parse { path: shown.to_owned(), cause };
+        let mut document: Value =
+            serde_saphyr::from_str(text).map_err(|error| invalid(error.without_snippet().to_string()))?;
+        if let Some(path) = document["manifests"].as_str() {
+            let list = objects::read_all(&[folder.join(path)]).map_err(|error| invalid(error.to_string()))?;
+            document["manifests"] = list["items"].clone();
+        }
+        let document = if document.is_null() { serde_json::json!({}) } else { document };
+        let scenario: Scenario = serde_json::from_value(document).map_err(|error| invalid(error.to_string()))?;
+        scenario.check().map_err(invalid)?;
+        Ok(scenario)
+    }
+
+    /// What the types cannot say.
+    fn check(&self) -> Result<(), String> {
+        let names = self.node_names();
+        let expected = self.expect.out.iter().chain(self.expect.upgraded.iter().flatten());
+        for (field, name) in (self.cordoned.iter().map(|name| ("cordoned", name)))
+            .chain(self.machines.keys().map(|name| ("machines", name)))
+            .chain(expected.map(|name| ("expect", name)))
+        {
+            if !names.contains(name) && !self.brings_node(name) {
+                return Err(format!("{field} names {name}, but the nodes are node-1 to node-{}", self.nodes));
+            }
+        }
+        let complete = self.expect.complete.iter().flatten();
+        match complete.into_iter().find(|name| !self.plan_names().contains(name)) {
+            Some(name) => Err(format!("expect.complete names {name}, which is no Plan of the scenario")),
+            None if self.sampled == Some(0) => Err("sampled is at least 1".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    fn brings_node(&self, name: &str) -> bool {
+        self.manifests.iter().any(|object| object["kind"] == "Node" && object["metadata"]["name"] == name)
+    }
+}

@@ -1,0 +1,114 @@
+//! Starts operators, and others where they die.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_clock::Clock;
+use drover_operator::{ElectionOptions, Operator, OperatorOptions, Report};
+use jiff::SignedDuration;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::channel::ScriptedChannels;
+use crate::gate::{Gate, Order};
+use crate::scenario::NAMESPACE;
+
+/// A pod that dies is started again after this time.
+const RESTART: Duration = Duration::from_secs(1);
+/// How often channels are asked; more often than in production, so that a run need not last for hours.
+const POLL_INTERVAL: Duration = Duration::from_secs(60);
+const LEASE: &str = "system-upgrade-controller";
+const ANOTHER_LEASE: &str = "another-lease";
+
+pub struct Shift {
+    gate: Gate,
+    reports: UnboundedSender<Report>,
+    alive: BTreeMap<String, Running>,
+    started: usize,
+}
+
+impl Shift {
+    pub fn new(gate: Gate, reports: UnboundedSender<Report>) -> Self {
+        Shift { gate, reports, alive: BTreeMap::new(), started: 0 }
+    }
+
+    pub async fn keep_operators_running(mut self, mut orders: UnboundedReceiver<Order>) {
+        self.start(LEASE, 0);
+        while let Some(order) = orders.recv().await {
+            match order {
+                Order::Died { operator, clock_off } => {
+                    let Some(running) = self.alive.remove(&operator) else { continue };
+                    let lease = running.lease;
+                    running.task.abort();
+                    self.gate.clock().sleep(RESTART).await;
+                    self.start(lease, clock_off);
+                }
+                Order::Replace { operator } => {
+                    let Some(running) = self.alive.remove(&operator) else { continue };
+                    let lease = running.lease;
+                    running.end().await;
+                    self.start(lease, 0);
+                }
+                Order::Second if self.alive.values().all(|running| running.lease != ANOTHER_LEASE) => {
+                    self.start(ANOTHER_LEASE, 0);
+                }
+                Order::Second => {}
+            }
+        }
+    }
+
+    fn start(&mut self, lease: &'static str, clock_off: i64) {
+        self.started += 1;
+        let name = format!("operator-{}", self.started);
+        let true_clock = self.gate.clock();
+        let clock = match true_clock.now().checked_add(SignedDuration::from_secs(clock_off)) {
+            Ok(epoch) if clock_off != 0 => Clock::virtual_from(epoch),
+            _ => true_clock,
+        };
+        let mut options = OperatorOptions::new(NAMESPACE, &name, clock);
+        options.election = ElectionOptions::new(NAMESPACE, lease);
+        options.poll_interval = POLL_INTERVAL;
+        options.channels = Arc::new(ScriptedChannels(self.gate.server()));
+        let operator = Operator::new(self.gate.client(&name), options).reporting_to(self.reports.clone());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(operator.run(async {
+            // It is told to end, or never.
+            if stopped.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }));
+        self.alive.insert(name, Running { task: Dying(task), stop, lease });
+    }
+}
+
+struct Running {
+    task: Dying,
+    stop: oneshot::Sender<()>,
+    lease: &'static str,
+}
+
+impl Running {
+    /// As on SIGTERM: it gives its Lease back.
+    async fn end(mut self) {
+        // It may have died before.
+        let _ = self.stop.send(());
+        let _ = (&mut self.task.0).await;
+    }
+}
+
+/// Dies with its handle.
+struct Dying(JoinHandle<()>);
+
+impl Dying {
+    fn abort(&self) {
+        self.0.abort();
+    }
+}
+
+impl Drop for Dying {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
