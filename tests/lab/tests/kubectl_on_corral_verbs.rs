@@ -30,7 +30,7 @@ impl Cluster {
         let options = Options { clock: Clock::real(), seed: 1, latency: Duration::ZERO, watch_window: 10_000 };
         let server = ApiServer::new(options);
         let scenario = Scenario::default();
-        scenario.set_up_cluster(&server.direct("user")).map_err(|status| anyhow::anyhow!("{}", status.message))?;
+        scenario.set_up_cluster(&server).map_err(|status| anyhow::anyhow!("{}", status.message))?;
         let running = server.clone();
         let world_of = scenario.world();
         let world = tokio::spawn(async move {
