@@ -19,10 +19,15 @@ rules:
 "#;
 
 /// The flags that make an API server write its audit log in `dir`.
-pub(crate) fn flags(dir: &Path) -> Result<[String; 2]> {
+pub(crate) fn flags(dir: &Path) -> Result<[String; 3]> {
     let policy = dir.join("audit-policy.yaml");
     fs::write(&policy, POLICY).on_file("write", &policy)?;
-    Ok([format!("--audit-policy-file={}", policy.display()), format!("--audit-log-path={}", log(dir).display())])
+    Ok([
+        format!("--audit-policy-file={}", policy.display()),
+        format!("--audit-log-path={}", log(dir).display()),
+        // In megabytes: at a hundred it would begin a new file, and what was before would not be counted.
+        "--audit-log-maxsize=10000".to_owned(),
+    ])
 }
 
 fn log(dir: &Path) -> PathBuf {
