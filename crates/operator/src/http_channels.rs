@@ -158,11 +158,16 @@ where
         let location = answer.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
         Ok(Answer { status: answer.status().as_u16(), location: location.map(str::to_owned) })
     };
-    // The connection is driven only for as long as the answer's head takes; its body is not of interest.
+    // The connection is driven only for as long as the answer's head takes; its body is not of interest. A server may
+    // close it in the moment in which it answers: whether there is an answer, the exchange itself knows.
+    let driven = async move {
+        drop(connection.await);
+        std::future::pending().await
+    };
     tokio::select! {
         biased;
         answer = exchange => answer.map_err(broke_off),
-        ended = connection => Err(ended.err().map_or_else(|| "it ended without an answer".to_owned(), broke_off)),
+        never = driven => never,
     }
 }
 
