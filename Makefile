@@ -1,6 +1,7 @@
 # What a person needs: demo, test, test-real. The rest is for those who work on Drover.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
+# Programs are chosen by --bin, never by -p: then all of them share the dependencies that the tests were built with.
 
 .PHONY: help demo demo-real build image test test-real record diff-fuzz sim bench bench-plan lab
 
@@ -13,7 +14,7 @@ demo: ## Upgrade three nodes of the embedded cluster, with live progress
 
 demo-real: ## Upgrade the kubelets of three real nodes under load, line by line (as root, on Linux)
 	@./scripts/need cargo cc go real-nodes
-	cargo run --locked --quiet -p drover-lab -- demo
+	cargo run --locked --quiet --bin drover-lab -- demo
 
 build: ## Build the release binary: target/release/drover
 	@./scripts/need cargo cc
@@ -21,7 +22,7 @@ build: ## Build the release binary: target/release/drover
 
 image: ## Build Drover's image as an OCI archive, without a container engine: target/images/drover.tar
 	@./scripts/need cargo cc
-	cargo run --locked --quiet -p drover-image
+	cargo run --locked --quiet --bin drover-image
 
 test: ## Everything that needs no other server
 	@./scripts/need cargo cc
@@ -31,16 +32,16 @@ test: ## Everything that needs no other server
 
 test-real: ## Build and start a real control plane and real nodes (as root), and run the rest against them
 	@./scripts/need cargo cc go real-nodes
-	cargo run --locked --quiet -p drover-lab -- build
+	cargo run --locked --quiet --bin drover-lab -- build
 	cargo test --workspace --locked --tests -- --ignored --test-threads=1
 
 record: ## Record anew what a real kube-apiserver answers (tests/difference)
 	@./scripts/need cargo cc go
-	cargo run --locked --quiet -p drover-difference -- record
+	cargo run --locked --quiet --bin drover-difference -- record
 
 diff-fuzz: ## Generate requests, play them to both sides: make diff-fuzz SEED=7 COUNT=5000
 	@./scripts/need cargo cc go
-	cargo run --locked --quiet -p drover-difference -- fuzz --seed $(or $(SEED),1) --count $(or $(COUNT),5000)
+	cargo run --locked --quiet --bin drover-difference -- fuzz --seed $(or $(SEED),1) --count $(or $(COUNT),5000)
 
 sim: ## Every scenario: every fault at every write, two crashes, random schedules
 	cargo run --release --locked --quiet --bin drover -- simulate
@@ -55,4 +56,4 @@ bench-plan: build ## Measure Plans on a real control plane with KWOK nodes; ARGS
 
 lab: ## A real control plane with three KWOK nodes, until Ctrl-C
 	@./scripts/need cargo cc go
-	cargo run --locked --quiet -p drover-lab -- up --kwok-nodes 3
+	cargo run --locked --quiet --bin drover-lab -- up --kwok-nodes 3
