@@ -1,0 +1,221 @@
+//! Pods: what they ask for, where they are, how their containers do.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Affinity, Toleration, TopologySpreadConstraint};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::amount::{Amount, Amounts};
+use super::parts::{Condition, Meta, condition, is_true};
+use super::shelf::projections;
+
+/// The kubelet's own pods, of which the API server holds only a picture.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Pod {
+    pub metadata: Meta,
+    pub spec: PodSpec,
+    pub status: PodStatus,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    /// Empty: it has no node yet.
+    pub node_name: String,
+    pub node_selector: BTreeMap<String, String>,
+    pub affinity: Option<Box<Affinity>>,
+    pub tolerations: Vec<Toleration>,
+    pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
+    pub scheduling_gates: Vec<IgnoredAny>,
+    pub scheduler_name: String,
+    pub containers: Vec<Container>,
+    pub init_containers: Vec<Container>,
+    pub overhead: Amounts,
+    pub volumes: Vec<Volume>,
+    pub termination_grace_period_seconds: Option<i64>,
+    pub priority: i64,
+    pub host_network: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Container {
+    pub name: String,
+    pub image: String,
+    pub resources: Resources,
+    /// `Always` for an init container that goes on running.
+    pub restart_policy: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    pub requests: Amounts,
+    pub limits: Amounts,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Volume {
+    pub name: String,
+    pub persistent_volume_claim: Option<ClaimSource>,
+    pub empty_dir: Option<IgnoredAny>,
+    pub host_path: Option<IgnoredAny>,
+    pub secret: Option<SecretSource>,
+    pub config_map: Option<ConfigMapSource>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimSource {
+    pub claim_name: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SecretSource {
+    pub secret_name: String,
+    pub optional: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ConfigMapSource {
+    pub name: String,
+    pub optional: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    pub phase: String,
+    pub reason: String,
+    pub message: String,
+    pub conditions: Vec<Condition>,
+    pub start_time: Option<Timestamp>,
+    pub nominated_node_name: String,
+    pub container_statuses: Vec<ContainerStatus>,
+    pub init_container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerStatus {
+    pub name: String,
+    pub ready: bool,
+    pub restart_count: u32,
+    pub state: ContainerState,
+    pub last_state: ContainerState,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ContainerState {
+    pub waiting: Option<Waiting>,
+    pub running: Option<Running>,
+    pub terminated: Option<Terminated>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Waiting {
+    pub reason: String,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Running {
+    pub started_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Terminated {
+    pub exit_code: i32,
+    pub reason: String,
+    pub message: String,
+    pub started_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+}
+
+projections! { Pod => "Pod" }
+
+impl Pod {
+    pub fn is_ready(&self) -> bool {
+        is_true(&self.status.conditions, "Ready")
+    }
+
+    pub fn condition(&self, kind: &str) -> Option<&Condition> {
+        condition(&self.status.conditions, kind)
+    }
+
+    /// It has run to its end, well or badly.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    pub fn is_ending(&self) -> bool {
+        self.metadata.deletion_timestamp.is_some()
+    }
+
+    pub fn is_mirror(&self) -> bool {
+        self.metadata.annotations.contains_key(MIRROR)
+    }
+
+    pub fn is_of_daemon_set(&self) -> bool {
+        self.metadata.controller().is_some_and(|owner| owner.kind == "DaemonSet" && owner.api_version == "apps/v1")
+    }
+
+    /// The PersistentVolumeClaims that it mounts.
+    pub fn claims(&self) -> impl Iterator<Item = &str> {
+        let sources = self.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
+        sources.map(|source| source.claim_name.as_str())
+    }
+
+    /// Its containers' states, those that have to end before the others first.
+    pub fn container_statuses(&self) -> impl Iterator<Item = &ContainerStatus> {
+        self.status.init_container_statuses.iter().chain(&self.status.container_statuses)
+    }
+
+    /// What it takes of a node: its containers together, or its largest init container if that is more, and its overhead.
+    /// Init containers that go on running count with the containers.
+    pub fn requests(&self) -> Amounts {
+        let mut together = Amounts::new();
+        for container in &self.spec.containers {
+            add(&mut together, &container.resources.requests);
+        }
+        let (mut peak, mut lasting) = (Amounts::new(), Amounts::new());
+        for init in &self.spec.init_containers {
+            let mut now = lasting.clone();
+            add(&mut now, &init.resources.requests);
+            raise(&mut peak, &now);
+            if init.restart_policy == "Always" {
+                add(&mut together, &init.resources.requests);
+                lasting = now;
+            }
+        }
+        raise(&mut together, &peak);
+        add(&mut together, &self.spec.overhead);
+        together
+    }
+}
+
+fn add(sum: &mut Amounts, other: &Amounts) {
+    for (resource, amount) in other {
+        let entry = sum.entry(resource.clone()).or_insert(Amount::ZERO);
+        *entry = entry.plus(*amount);
+    }
+}
+
+fn raise(sum: &mut Amounts, to: &Amounts) {
+    for (resource, amount) in to {
+        let entry = sum.entry(resource.clone()).or_insert(Amount::ZERO);
+        *entry = (*entry).max(*amount);
+    }
+}
