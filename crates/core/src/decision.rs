@@ -1,5 +1,6 @@
 //! What a decision is made of: writes, waits, and the moment to look again.
 
+use drover_api::plan::NodeCounts;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,6 +14,8 @@ pub struct Decision {
     pub look_again: Option<Timestamp>,
     /// A channel to ask; the answer comes into the next view.
     pub ask: Option<Question>,
+    /// How far the nodes are when all of this is written; none if they cannot be seen.
+    pub counts: Option<NodeCounts>,
 }
 
 /// A question to a channel: an HTTP server that answers with a redirect to the latest version.

@@ -7,5 +7,7 @@ pub mod claims;
 pub mod cluster;
 pub mod decision;
 pub mod drain;
+pub mod placement;
 pub mod plan;
 pub mod seen;
+pub mod why;

@@ -14,7 +14,7 @@ use crate::decision::{Kind, Subject, Wait};
 use crate::plan::hash::secret_digest;
 
 /// What every object has, and what tells two versions of it apart.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Meta {
     pub name: String,
@@ -28,6 +28,8 @@ pub struct Meta {
     pub labels: BTreeMap<String, String>,
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
+    #[serde(default)]
+    pub creation_timestamp: Option<Timestamp>,
     #[serde(default)]
     pub deletion_timestamp: Option<Timestamp>,
 }
@@ -89,7 +91,8 @@ pub struct PodSeen {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SecretSeen {
     pub meta: Meta,
-    pub digest: String,
+    /// None: it is there, but only its metadata may be read.
+    pub digest: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -273,7 +276,12 @@ impl SecretSeen {
         let Wire::<(), ()> { mut metadata, .. } = serde_json::from_slice(json)?;
         metadata.annotations = BTreeMap::new();
         metadata.labels = BTreeMap::new();
-        Ok(SecretSeen { meta: metadata, digest: secret_digest(&secret) })
+        Ok(SecretSeen { meta: metadata, digest: Some(secret_digest(&secret)) })
+    }
+
+    /// One that is known to be there, and no more.
+    pub fn unread(name: &str) -> Self {
+        SecretSeen { meta: Meta { name: name.to_owned(), ..Meta::default() }, digest: None }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use drover_api::plan::PlanSpec;
 use drover_api::plan::conditions::MISSING_CHANNEL_AND_VERSION;
 use drover_api::plan::events::VersionSource;
 use jiff::{SignedDuration, Timestamp};
@@ -93,7 +94,8 @@ pub fn decide(view: &View<'_>, now: Timestamp) -> Decision {
     waits.extend(steps.waits.iter().cloned());
     status::keep_since(&mut waits, &view.plan.status);
 
-    let mut decision = Decision { look_again: steps.look_again, ask: wish.ask.clone(), ..Decision::default() };
+    let counts = (!steps.unknown && !steps.hands_off).then_some(steps.counts);
+    let mut decision = Decision { look_again: steps.look_again, ask: wish.ask.clone(), counts, ..Decision::default() };
     wish.look_again.into_iter().for_each(|moment| decision.look_again_by(moment));
     let publication = status::publish(view, &wish, &steps, &waits, now, &mut decision);
     // A write that is refused must not keep the status from saying so: then the status goes first.
@@ -152,7 +154,10 @@ pub(super) fn read_wish(view: &View<'_>, now: Timestamp) -> Wish {
         return Wish { valid: Err(invalid(problem)), ..wish };
     }
     // Without a version there is nothing to hash; an empty one still tells whether the Secrets are there.
-    let secret = |name: &str| view.secrets.get(name).map(|secret| secret.digest.clone());
+    if let Some(hash) = published_hash(view, spec) {
+        return Wish { hash: wish.version.is_ok().then_some(hash), ..wish };
+    }
+    let secret = |name: &str| view.secrets.get(name).and_then(|secret| secret.digest.clone());
     match latest_hash(wish.version.as_deref().unwrap_or_default(), spec, &plan.raw, secret) {
         Ok(hash) => {
             let template = wish.version.as_ref().map(|version| template(&plan.meta, spec, version));
@@ -164,4 +169,12 @@ pub(super) fn read_wish(view: &View<'_>, now: Timestamp) -> Wish {
             Wish { valid: Err(wait), ..wish }
         }
     }
+}
+
+/// The hash that was published, where a Secret is there but must not be read: it cannot be reckoned then.
+fn published_hash(view: &View<'_>, spec: &PlanSpec) -> Option<LatestHash> {
+    let counted = spec.secrets.iter().filter(|secret| !secret.ignore_updates);
+    let mut seen = counted.map(|secret| view.secrets.get(&secret.name));
+    let is_unread = seen.any(|secret| secret.is_some_and(|secret| secret.digest.is_none()));
+    LatestHash::published(&view.plan.status.latest_hash).filter(|_| is_unread)
 }

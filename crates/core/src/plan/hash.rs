@@ -24,6 +24,11 @@ impl LatestHash {
         &self.0
     }
 
+    /// As a Plan's status tells it; none for an empty one.
+    pub(super) fn published(hash: &str) -> Option<Self> {
+        (!hash.is_empty()).then(|| Self(hash.to_owned()))
+    }
+
     #[cfg(test)]
     pub(crate) fn of_test(hash: &str) -> Self {
         Self(hash.to_owned())

@@ -1,0 +1,104 @@
+//! Why does it not go on?
+//!
+//! An explanation leads from what the user asked about, link by link, to the object that holds it up: the Plan waits for
+//! a node, the node for a pod, the pod for a budget, the budget for a pod of its that crashes. Plans are explained by the
+//! very decision that drives them ([`crate::plan::decide`]); everything below is read from the objects of one look.
+
+mod budget;
+mod drain;
+mod driver;
+mod ending;
+mod job;
+mod link;
+mod node;
+mod plan;
+mod pod;
+pub mod reasons;
+mod scene;
+mod scheduling;
+#[cfg(test)]
+mod tests;
+mod text;
+mod waits;
+
+use serde::Serialize;
+
+use crate::cluster::{Cluster, ObjectRef};
+pub use driver::Driver;
+pub use link::{Cause, Certainty, Costs, Link, Outlook};
+pub use scene::Scene;
+
+/// What is known about one object: how far it is, and what holds it up, the most decisive first.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    pub object: ObjectRef,
+    /// How far it is, in a line.
+    pub summary: String,
+    /// Nothing is left to be done.
+    pub complete: bool,
+    /// Who acts on it, for what somebody acts on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<Driver>,
+    pub causes: Vec<Cause>,
+    /// What could not be looked at although it may matter here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<String>,
+}
+
+impl Explanation {
+    /// Something is wrong, as opposed to work that takes its time.
+    pub fn is_alarming(&self) -> bool {
+        self.causes.iter().any(|cause| cause.alarm)
+    }
+}
+
+/// Why there is no explanation.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Unexplained {
+    #[error("there is no {0}")]
+    NotThere(String),
+    #[error("{object} could not be looked at: {cause}")]
+    Unseen { object: String, cause: String },
+    #[error("{0} cannot be explained: give plan/NAMESPACE/NAME, node/NAME or pod/NAMESPACE/NAME")]
+    Kind(String),
+}
+
+/// Explains one Plan, Node or Pod.
+pub fn explain(cluster: &Cluster, object: &ObjectRef) -> Result<Explanation, Unexplained> {
+    let (namespace, name) = (object.namespace.as_str(), object.name.as_str());
+    let explanation = match object.kind.as_str() {
+        "Plan" => cluster.plan(namespace, name).map(|seen| plan::explain(cluster, seen)),
+        "Node" => cluster.nodes.named(name).map(|seen| node::explain(cluster, seen)),
+        "Pod" => cluster.pods.get(namespace, name).map(|seen| pod::explain(cluster, seen)),
+        _ => return Err(Unexplained::Kind(object.in_words())),
+    };
+    explanation.ok_or_else(|| match cluster.blind_to(&object.kind) {
+        Some(unseen) => Unexplained::Unseen { object: object.in_words(), cause: unseen.to_string() },
+        None => Unexplained::NotThere(object.in_words()),
+    })
+}
+
+/// Everything that waits: Plans that are not done, nodes that are out of order, pods that do not run although nothing above
+/// accounts for them.
+pub fn explain_all(cluster: &Cluster) -> Vec<Explanation> {
+    let plans =
+        cluster.plans().map(|plan| plan::explain(cluster, plan)).filter(|plan| !plan.complete || plan.is_alarming());
+    let mut all: Vec<Explanation> = plans.collect();
+    let nodes = cluster.nodes.iter().map(|node| node::explain(cluster, node));
+    all.extend(nodes.filter(Explanation::is_alarming));
+    let pods = cluster.pods.iter().filter(|pod| !pod.is_ready() || pod.is_ending());
+    let pods = pods.map(|pod| pod::explain(cluster, pod)).filter(Explanation::is_alarming);
+    for explanation in pods {
+        if !is_accounted_for(&all, &explanation) {
+            all.push(explanation);
+        }
+    }
+    all
+}
+
+/// What stands in the explanation of something larger need not be told again.
+fn is_accounted_for(all: &[Explanation], one: &Explanation) -> bool {
+    let mentioned = all.iter().flat_map(|other| &other.causes).flat_map(|cause| &cause.chain);
+    mentioned.into_iter().any(|step| step.object == one.object)
+}

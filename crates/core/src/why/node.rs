@@ -1,0 +1,177 @@
+//! Why a node is out of order: silent, not Ready, without its etcd membership, cordoned, short of something.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::link::{Cause, Chain, Link, Outlook, sort};
+use super::{Explanation, drain};
+use crate::cluster::{Cluster, Condition, NODE_LEASES, Node, ObjectRef, condition};
+
+const ETCD_ROLE: &str = "node-role.kubernetes.io/etcd";
+const ETCD_VOTER: &str = "EtcdIsVoter";
+/// Who becomes a voter so long after another has ceased to be one took its place, probably.
+const SUCCESSION: SignedDuration = SignedDuration::from_hours(2);
+const PRESSURES: [(&str, &str); 3] =
+    [("DiskPressure", "disk space"), ("MemoryPressure", "memory"), ("PIDPressure", "process ids")];
+
+pub fn explain(cluster: &Cluster, node: &Node) -> Explanation {
+    let mut chains: Vec<Chain> = Vec::new();
+    match down(cluster, node) {
+        Some(down) => chains.push(down),
+        None => chains.extend(membership(cluster, node).map(|link| vec![link])),
+    }
+    chains.extend(pressures(node).map(|link| vec![link]));
+    if node.spec.unschedulable {
+        chains.extend(drain::leftovers(cluster, node));
+    }
+    if chains.is_empty() && node.spec.unschedulable {
+        chains.push(vec![cordoned(cluster, node)]);
+    }
+    let mut causes: Vec<Cause> = chains.into_iter().filter_map(Cause::of).collect();
+    sort(&mut causes);
+    let complete = causes.is_empty();
+    Explanation {
+        object: ObjectRef::of(node),
+        summary: summary(node),
+        complete,
+        driver: None,
+        causes,
+        unseen: Vec::new(),
+    }
+}
+
+fn summary(node: &Node) -> String {
+    let ready = match node.ready().map(|ready| ready.status.as_str()) {
+        Some("True") => "Ready",
+        Some("Unknown") => "not Ready: its kubelet is silent",
+        Some(_) => "not Ready",
+        None => "never heard of",
+    };
+    let cordon = if node.spec.unschedulable { ", cordoned" } else { "" };
+    let version = match node.status.node_info.kubelet_version.as_str() {
+        "" => String::new(),
+        version => format!(", kubelet {version}"),
+    };
+    format!("{ready}{cordon}{version}")
+}
+
+/// Why nothing can run there: it is down, or cordoned by somebody.
+pub fn out_of_service(cluster: &Cluster, node: &Node) -> Chain {
+    down(cluster, node).unwrap_or_else(|| vec![cordoned(cluster, node)])
+}
+
+/// Why a node does not answer, from the node down; nothing if it does.
+pub fn down(cluster: &Cluster, node: &Node) -> Option<Chain> {
+    let name = &node.metadata.name;
+    let renewed = cluster.leases.get(NODE_LEASES, name).and_then(|lease| lease.silent_since(cluster.looked_at));
+    // A look that is older than all heartbeats says nothing about any of them.
+    let renewed = renewed.filter(|_| somebody_is_heard(cluster));
+    let link = |statement: String| Link::proven(ObjectRef::of(node), statement).outlook(Outlook::Maybe);
+    let ssh = format!("look at the machine and its kubelet: kubectl describe node {name}");
+    let mut chain = match node.ready() {
+        None => {
+            let statement = format!("Node {name} has joined and its kubelet has never reported");
+            vec![link(statement).since(node.metadata.creation_timestamp).remedy(ssh)]
+        }
+        Some(ready) if ready.status == "Unknown" => {
+            let since = renewed.or(ready.last_heartbeat_time).or(ready.last_transition_time);
+            vec![
+                link(format!("Node {name} is down: its kubelet has not been heard{}", heard(since)))
+                    .since(since)
+                    .remedy(ssh),
+            ]
+        }
+        Some(ready) if !ready.is_true() => vec![not_ready(node, ready)],
+        Some(_) => {
+            let statement = format!("Node {name} says Ready, but its kubelet has renewed no Lease{}", heard(renewed));
+            vec![link(statement).since(Some(renewed?)).remedy(ssh)]
+        }
+    };
+    chain.extend(membership(cluster, node));
+    Some(chain)
+}
+
+fn heard(since: Option<Timestamp>) -> String {
+    since.map_or_else(String::new, |since| format!(" since {since}"))
+}
+
+fn somebody_is_heard(cluster: &Cluster) -> bool {
+    let mut leases = cluster.leases.in_namespace(NODE_LEASES);
+    leases.any(|lease| lease.spec.renew_time.is_some() && lease.silent_since(cluster.looked_at).is_none())
+}
+
+fn not_ready(node: &Node, ready: &Condition) -> Link {
+    let statement = match ready.message.as_str() {
+        "" => format!("Node {} is not Ready ({})", node.metadata.name, ready.reason),
+        message => format!("Node {} is not Ready: {message}", node.metadata.name),
+    };
+    Link::proven(ObjectRef::of(node), statement)
+        .since(ready.last_transition_time)
+        .outlook(Outlook::Maybe)
+        .remedy(format!("kubectl describe node {}", node.metadata.name))
+}
+
+/// A node that should be a member of etcd and is none; and who may have taken its place.
+fn membership(cluster: &Cluster, node: &Node) -> Option<Link> {
+    node.metadata.labels.get(ETCD_ROLE)?;
+    let lost = condition(&node.status.conditions, ETCD_VOTER).filter(|voter| !voter.is_true())?;
+    let name = &node.metadata.name;
+    let is_learner = lost.reason.contains("Learner");
+    let what = match is_learner {
+        true => "is a learner of the etcd cluster, and has no vote yet".to_owned(),
+        false => format!("is no member of the etcd cluster ({})", lost.reason),
+    };
+    let after = |voter: &Condition| {
+        let (lost, won) = (lost.last_transition_time?, voter.last_transition_time?);
+        (won >= lost && won.duration_since(lost) <= SUCCESSION).then_some(won)
+    };
+    let heirs = cluster.nodes.iter().filter_map(|other| {
+        let voter = condition(&other.status.conditions, ETCD_VOTER).filter(|voter| voter.is_true())?;
+        Some((&other.metadata.name, after(voter)?))
+    });
+    let heir = heirs.min_by_key(|(_, won)| *won).filter(|_| !is_learner);
+    let heir = heir.map(|(heir, won)| format!("; Node {heir} became one at {won}, and likely took its place"));
+    let statement = format!("Node {name} {what}{}", heir.unwrap_or_default());
+    let link = Link::proven(ObjectRef::of(node), statement).since(lost.last_transition_time);
+    let link =
+        link.remedy(format!("without etcd the API server on {name} does not run: let it join the etcd cluster again"));
+    Some(if is_learner { link.outlook(Outlook::Maybe) } else { link })
+}
+
+fn pressures(node: &Node) -> impl Iterator<Item = Link> {
+    PRESSURES.into_iter().filter_map(|(kind, what)| {
+        let pressure = condition(&node.status.conditions, kind).filter(|condition| condition.is_true())?;
+        let statement =
+            format!("Node {} is short of {what}, and evicts pods: {}", node.metadata.name, pressure.message);
+        let link = Link::proven(ObjectRef::of(node), statement).since(pressure.last_transition_time);
+        Some(link.outlook(Outlook::Maybe).remedy(format!("free {what} on the node")))
+    })
+}
+
+fn cordoned(cluster: &Cluster, node: &Node) -> Link {
+    let name = &node.metadata.name;
+    let seen = cluster.engine.nodes.get(name);
+    let since = node.spec.taints.iter().find(|taint| taint.key == drover_api::node::UNSCHEDULABLE_TAINT);
+    let since = since.and_then(|taint| taint.time_added);
+    let owner = seen.and_then(|seen| seen.mark.as_ref()).map(|mark| &mark.owner);
+    let link = |statement: String| Link::proven(ObjectRef::of(node), statement).since(since).as_usual();
+    match owner {
+        Some(owner) => {
+            let plan = ObjectRef::new(&owner.kind, &owner.namespace, &owner.name);
+            let statement = format!("Node {name} is out of service for {}", plan.in_words());
+            link(statement).owned_by(Some(plan)).outlook(Outlook::Yes)
+        }
+        None => match seen.and_then(|seen| seen.set_aside.as_ref()) {
+            Some(record) => {
+                let plan = ObjectRef::new(&record.owner.kind, &record.owner.namespace, &record.owner.name);
+                let statement = format!("Node {name} stays cordoned since it failed: {}", record.sentence);
+                let link = Link::proven(ObjectRef::of(node), statement).since(Some(record.since)).owned_by(Some(plan));
+                link.remedy(format!(
+                    "find out why, then try again: kubectl annotate node {name} {}=now",
+                    drover_api::marks::NODE_RETRY
+                ))
+            }
+            None => link(format!("Node {name} is cordoned, by hand or by another controller"))
+                .remedy(format!("kubectl uncordon {name}")),
+        },
+    }
+}

@@ -1,0 +1,116 @@
+//! What each reason to wait means, for every reason that an engine can give.
+
+use super::Outlook;
+use crate::decision::Reason;
+
+/// What is always true of waits for one reason, whatever the cluster looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Meaning {
+    /// In one sentence.
+    pub sentence: &'static str,
+    /// What usually ends it.
+    pub ends: &'static str,
+    pub resolves_itself: Outlook,
+    /// Something is wrong, as opposed to work that takes its time or a wish of the user's.
+    pub alarm: bool,
+}
+
+pub fn meaning(reason: Reason) -> Meaning {
+    use Outlook::{Maybe, No, Yes};
+    let means = |sentence, ends, resolves_itself, alarm| Meaning { sentence, ends, resolves_itself, alarm };
+    match reason {
+        Reason::PlanInvalid => means("The Plan asks for something that cannot be done.", "Correct the Plan.", No, true),
+        Reason::VersionUnresolved => {
+            means("The Plan names no version, or its channel has not answered yet.", "Set spec.version.", Maybe, true)
+        }
+        Reason::ChannelFails => means(
+            "The channel cannot be asked, or its answer names no version; what was being rolled out goes on.",
+            "Make the channel answer with a redirect to a version, or set spec.version.",
+            Maybe,
+            true,
+        ),
+        Reason::ChannelDowngrades => means(
+            "The channel names a lower version than the Plan has followed, and that is not followed.",
+            "Wait for the channel to be corrected, or accept the lower version.",
+            Maybe,
+            true,
+        ),
+        Reason::SecretNotFound => means(
+            "The Plan names a Secret that is not there.",
+            "Create the Secret, or take it out of the Plan.",
+            No,
+            true,
+        ),
+        Reason::PlanPaused => means("Somebody has paused the Plan.", "Resume it.", No, false),
+        Reason::OtherPlanFirst => {
+            means("Another Plan has to be complete first.", "That Plan completes, or is no longer named.", Maybe, false)
+        }
+        Reason::ExclusivePlanActs => {
+            means("Another exclusive Plan has nodes out.", "That Plan gives its nodes back.", Yes, false)
+        }
+        Reason::GateClosed => {
+            means("The Plan's gate is not true.", "The object that the gate is over changes.", Maybe, false)
+        }
+        Reason::GateFails => means("The Plan's gate cannot be read or evaluated.", "Correct the gate.", No, true),
+        Reason::ConcurrencyReached => {
+            means("As many nodes are out as the Plan allows.", "One of them is done.", Yes, false)
+        }
+        Reason::WindowClosed => means("The Plan's window is closed.", "The window opens.", Yes, false),
+        Reason::WindowTooShort => means(
+            "The window closes before another node would be done.",
+            "The window opens again; a longer one would help.",
+            Yes,
+            false,
+        ),
+        Reason::TooManyNodesFailed => means(
+            "As many nodes have failed as the Plan allows to be out.",
+            "One of them succeeds, or is taken out of the Plan.",
+            Maybe,
+            true,
+        ),
+        Reason::NodeNotReady => means("A node is not Ready.", "Its kubelet reports that it is.", Maybe, true),
+        Reason::NodeClaimedByAnother => {
+            means("Another Plan has the node out of service.", "That Plan gives the node back.", Yes, false)
+        }
+        Reason::JobRunning => means("A node is being upgraded.", "Its Job ends.", Yes, false),
+        Reason::JobFailed => means(
+            "The Job that upgrades a node has failed.",
+            "Another try succeeds; Drover makes one after a pause.",
+            Maybe,
+            true,
+        ),
+        Reason::Soaking => means("The Plan's delay after a node is not over.", "Time passes.", Yes, false),
+        Reason::JobBeingDeleted => {
+            means("A Job of an earlier attempt has to go first.", "Its pod ends and the Job is gone.", Yes, false)
+        }
+        Reason::AnotherControllerActs => means(
+            "Another controller drives the Plan, and two drivers would harm each other.",
+            "Stop one of the two.",
+            No,
+            true,
+        ),
+        Reason::NoPermission => means("The operator lacks rights.", "Grant them.", No, true),
+        Reason::ApiRefuses => {
+            means("The API server refuses or cannot do a write.", "What it says is corrected.", Maybe, true)
+        }
+        Reason::BudgetForbids => means(
+            "A PodDisruptionBudget lets a pod not go.",
+            "Another pod of the budget becomes healthy, or the budget changes.",
+            Maybe,
+            true,
+        ),
+        Reason::EvictionRefused => means(
+            "A pod cannot be evicted, for a reason other than a budget.",
+            "What the API server says is corrected.",
+            Maybe,
+            true,
+        ),
+        Reason::PodTerminating => means("A pod that was told to go still ends.", "The pod ends.", Yes, false),
+        Reason::VolumeAttached => means(
+            "The volume of a pod that has gone is still attached to the node.",
+            "Its driver detaches the volume.",
+            Maybe,
+            true,
+        ),
+    }
+}
