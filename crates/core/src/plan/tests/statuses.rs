@@ -101,7 +101,10 @@ fn a_finished_plan_is_complete_and_quiet() {
     let status = new_status(&done.decide());
     assert_eq!(condition(&status, conditions::COMPLETE), ("True".into(), "Complete".into(), String::new()));
 
-    assert_eq!(done.published().decide(), Decision::default());
+    let quiet = done.published().decide();
+    let counts = quiet.counts.unwrap_or_default();
+    assert_eq!((counts.selected, counts.updated), (3, 3));
+    assert_eq!(quiet, Decision { counts: Some(counts), ..Decision::default() });
 }
 
 #[test]
