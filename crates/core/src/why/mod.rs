@@ -16,6 +16,7 @@ mod pod;
 pub mod reasons;
 mod scene;
 mod scheduling;
+mod surprises;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -27,6 +28,7 @@ use crate::cluster::{Cluster, ObjectRef};
 pub use driver::Driver;
 pub use link::{Cause, Certainty, Costs, Link, Outlook};
 pub use scene::Scene;
+pub use text::rough;
 
 /// What is known about one object: how far it is, and what holds it up, the most decisive first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -101,4 +103,40 @@ pub fn explain_all(cluster: &Cluster) -> Vec<Explanation> {
 fn is_accounted_for(all: &[Explanation], one: &Explanation) -> bool {
     let mentioned = all.iter().flat_map(|other| &other.causes).flat_map(|cause| &cause.chain);
     mentioned.into_iter().any(|step| step.object == one.object)
+}
+
+/// Pods that a drain has to move; those of DaemonSets, the kubelet's own and those of upgrades stay.
+pub(crate) fn has_to_go(pod: &crate::cluster::Pod) -> bool {
+    drain::has_to_go(pod)
+}
+
+/// What lies at the bottom of why a pod cannot be evicted now.
+pub(crate) fn forbidden(cluster: &Cluster, pod: &crate::cluster::Pod) -> Option<Link> {
+    let held = match pod.is_ending() {
+        true => ending::holds(cluster, pod).filter(|chain| chain.last().is_some_and(|link| link.alarm)),
+        false => budget::forbids(cluster, pod),
+    };
+    held.and_then(|chain| chain.into_iter().next())
+}
+
+/// Why a node cannot be drained at all: nobody there answers.
+pub(crate) fn node_down(cluster: &Cluster, node: &crate::cluster::Node) -> Option<Link> {
+    node::down(cluster, node).and_then(|chain| chain.into_iter().next())
+}
+
+/// An explanation together with the counts that it rests on.
+pub(crate) fn plan_explanation(
+    cluster: &Cluster,
+    plan: &crate::seen::PlanSeen,
+) -> (Explanation, drover_api::plan::NodeCounts) {
+    plan::explain_with_counts(cluster, plan, &[])
+}
+
+/// The Jobs of a Plan, as they are in the cluster.
+pub(crate) fn jobs_of<'a>(cluster: &'a Cluster, plan: &crate::seen::PlanSeen) -> Vec<&'a crate::cluster::Job> {
+    scene::jobs_of(cluster, plan).filter_map(|job| cluster.jobs.get(&job.meta.namespace, &job.meta.name)).collect()
+}
+
+pub(crate) fn job_phase(cluster: &Cluster, namespace: &str, name: &str) -> &'static str {
+    job::phase(cluster, namespace, name)
 }

@@ -4,7 +4,7 @@ use drover_api::plan::{NodeCounts, PublishedWait};
 
 use super::link::{Cause, Chain, Link, sort};
 use super::waits::{self, Asked};
-use super::{Driver, Explanation, Scene, driver, scene};
+use super::{Driver, Explanation, Scene, driver, scene, surprises};
 use crate::cluster::{Cluster, ObjectRef};
 use crate::decision::{Decision, Kind, Reason, Subject, Wait};
 use crate::seen::PlanSeen;
@@ -15,6 +15,14 @@ pub fn explain(cluster: &Cluster, plan: &PlanSeen) -> Explanation {
 
 /// `trail` are the Plans that led here: one that leads back to them is not followed again.
 pub(super) fn explain_on(cluster: &Cluster, plan: &PlanSeen, trail: &[ObjectRef]) -> Explanation {
+    explain_with_counts(cluster, plan, trail).0
+}
+
+pub(super) fn explain_with_counts(
+    cluster: &Cluster,
+    plan: &PlanSeen,
+    trail: &[ObjectRef],
+) -> (Explanation, NodeCounts) {
     let driver = Driver::of(cluster, plan);
     let decision = Scene::of(cluster, plan, driver).decide(cluster.looked_at);
     let object = ObjectRef::from(&plan.subject());
@@ -30,14 +38,15 @@ pub(super) fn explain_on(cluster: &Cluster, plan: &PlanSeen, trail: &[ObjectRef]
         let own = waits::chains(&asked, &wait).into_iter().filter_map(|below| cause(&asked, &wait, below, held_back));
         causes.extend(own);
     }
-    causes.extend(outside(cluster, plan).and_then(Cause::of));
+    causes.extend(surprises::found(cluster, plan, driver).into_iter().filter_map(Cause::of));
     drop_consequences(&mut causes);
     sort(&mut causes);
     let counts = decision.counts.or(plan.status.counts).unwrap_or_default();
     let complete = counts.updated == counts.selected && causes.is_empty();
     let unseen = cluster.unseen.iter().filter(|unseen| matters(&unseen.kind)).map(ToString::to_string);
     let summary = summary(&counts, driver, complete);
-    Explanation { object, summary, complete, driver: Some(driver), causes, unseen: unseen.collect() }
+    let explanation = Explanation { object, summary, complete, driver: Some(driver), causes, unseen: unseen.collect() };
+    (explanation, counts)
 }
 
 fn matters(kind: &str) -> bool {
@@ -128,28 +137,6 @@ fn subject(text: &str) -> Option<Subject> {
         Some(name) => Subject { kind, namespace: first, name },
         None => Subject { kind, namespace: String::new(), name: first },
     })
-}
-
-/// Harvester's upgrade waits until every Node of the cluster carries the label of its Plan, also those that the Plan does
-/// not select.
-fn outside(cluster: &Cluster, plan: &PlanSeen) -> Option<Chain> {
-    const OF_HARVESTER: &str = "hvst-upgrade-";
-    let spec = plan.spec.as_ref().ok().filter(|_| plan.meta.name.starts_with(OF_HARVESTER))?;
-    let selector = spec.node_selector.as_ref()?;
-    let wanted = selector.match_labels.as_ref()?;
-    let lacks = cluster.nodes.iter().find_map(|node| {
-        let label = wanted.iter().find(|(key, value)| node.metadata.labels.get(*key) != Some(value))?;
-        Some((node, label))
-    });
-    let (node, (key, value)) = lacks?;
-    let name = &node.metadata.name;
-    let plan_link =
-        Link::proven((&plan.subject()).into(), "Harvester waits until every Node carries the label of this Plan");
-    let statement = format!(
-        "Node {name} lacks the label {key}={value}: the Plan never selects it, and whoever waits for all nodes waits for ever"
-    );
-    let link = Link::proven(ObjectRef::of(node), statement).since(node.metadata.creation_timestamp);
-    Some(vec![plan_link, link.remedy(format!("find out why it was never provisioned (does it have a Machine?), then: kubectl label node {name} {key}={value}"))])
 }
 
 /// The Jobs of a Plan for one node, the newest last.

@@ -1,0 +1,222 @@
+//! How far a Plan is: its nodes, what is left, when it may be done.
+
+use drover_api::plan::{NodeCounts, labels};
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use crate::cluster::{Cluster, Job, Node, ObjectRef};
+use crate::plan::names;
+use crate::plan::selector::Selector;
+use crate::seen::PlanSeen;
+use crate::why::{self, Cause, Driver, Outlook};
+
+/// One Plan on one screen.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    pub object: ObjectRef,
+    pub driver: Driver,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub version: String,
+    pub complete: bool,
+    pub counts: NodeCounts,
+    pub nodes: Vec<NodeLine>,
+    /// When it may be done; none while something holds it up that does not resolve itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<Estimate>,
+    /// What holds it up, the most decisive first, a line each.
+    pub waits: Vec<WaitLine>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeLine {
+    pub name: String,
+    /// `updated`, `waiting`, `failed`, or what its Job does: `draining`, `upgrading`, ….
+    pub state: String,
+    pub ready: bool,
+    pub cordoned: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kubelet: String,
+    /// Since when it is in that state, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WaitLine {
+    pub object: ObjectRef,
+    pub statement: String,
+    pub alarm: bool,
+}
+
+/// A forecast, said with what it rests on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Estimate {
+    pub done_at: Timestamp,
+    /// `3 nodes that are done took about 4 min each`.
+    pub basis: String,
+}
+
+/// All Plans, by namespace and name.
+pub fn all(cluster: &Cluster) -> Vec<Status> {
+    cluster.plans().map(|plan| of(cluster, plan)).collect()
+}
+
+pub fn of(cluster: &Cluster, plan: &PlanSeen) -> Status {
+    let (explanation, counts) = why::plan_explanation(cluster, plan);
+    let jobs = why::jobs_of(cluster, plan);
+    let nodes: Vec<NodeLine> = members(cluster, plan).map(|node| line(cluster, plan, node, &jobs)).collect();
+    let line = |cause: &Cause| WaitLine {
+        object: cause.object.clone(),
+        statement: cause.statement.clone(),
+        alarm: cause.alarm,
+    };
+    Status {
+        estimate: estimate(cluster, plan, &counts, &nodes, &jobs).filter(|_| !is_stuck(&explanation.causes)),
+        object: explanation.object,
+        driver: explanation.driver.unwrap_or(Driver::Nobody),
+        version: plan.status.latest_version.clone(),
+        complete: explanation.complete,
+        counts,
+        nodes,
+        waits: explanation.causes.iter().map(line).collect(),
+    }
+}
+
+fn is_stuck(causes: &[Cause]) -> bool {
+    causes.iter().any(|cause| cause.resolves_itself == Outlook::No)
+}
+
+fn members<'a>(cluster: &'a Cluster, plan: &PlanSeen) -> impl Iterator<Item = &'a Node> {
+    let selector = plan.spec.as_ref().ok().and_then(|spec| spec.node_selector.as_ref());
+    let selector = selector.and_then(|selector| Selector::parse(selector).ok());
+    let is_member = move |node: &&Node| {
+        selector.as_ref().is_some_and(|selector| selector.matches(&node.metadata.labels))
+            && node.metadata.labels.contains_key(drover_api::node::HOSTNAME)
+    };
+    cluster.nodes.iter().filter(is_member)
+}
+
+fn line(cluster: &Cluster, plan: &PlanSeen, node: &Node, jobs: &[&Job]) -> NodeLine {
+    let name = &node.metadata.name;
+    let label = names::label(name);
+    let mine = jobs.iter().filter(|job| job.metadata.labels.get(labels::NODE) == Some(&label));
+    let last = mine.max_by_key(|job| job.metadata.creation_timestamp);
+    let result = node.metadata.labels.get(&labels::plan_hash(&plan.meta.name));
+    let is_updated = result.is_some_and(|hash| *hash == plan.status.latest_hash && !hash.is_empty());
+    let claim = plan.claims.nodes.get(name);
+    let (state, since) = match last {
+        _ if is_updated => ("updated", last.and_then(|job| job.status.completion_time)),
+        Some(job) if !job.has_ended() => {
+            (why::job_phase(cluster, &job.metadata.namespace, &job.metadata.name), job.status.start_time)
+        }
+        Some(job) if job.failure().is_some() => {
+            ("failed", job.failure().and_then(|failure| failure.last_transition_time))
+        }
+        Some(job) if claim.is_some() || !node.is_ready() => ("coming back", job.status.completion_time),
+        _ if result.is_some_and(|result| result == labels::DISABLED) => ("left out", None),
+        _ if claim.is_some() => ("starting", claim.map(|claim| claim.since)),
+        _ => ("waiting", None),
+    };
+    NodeLine {
+        name: name.clone(),
+        state: state.to_owned(),
+        ready: node.is_ready(),
+        cordoned: node.spec.unschedulable,
+        kubelet: node.status.node_info.kubelet_version.clone(),
+        since,
+    }
+}
+
+/// From how long nodes took that are done: the median, as often as there are rounds left.
+fn estimate(
+    cluster: &Cluster,
+    plan: &PlanSeen,
+    counts: &NodeCounts,
+    nodes: &[NodeLine],
+    jobs: &[&Job],
+) -> Option<Estimate> {
+    let mut took: Vec<i64> = match plan.claims.took.is_empty() {
+        false => plan.claims.took.clone(),
+        true => jobs.iter().filter_map(|job| length(job)).collect(),
+    };
+    took.sort_unstable();
+    let usual = took.get(took.len() / 2).copied().filter(|seconds| *seconds > 0)?;
+    let at_once = plan.spec.as_ref().map_or(1, |spec| spec.concurrency.max(1));
+    let left = counts.waiting + counts.failed;
+    if left + counts.applying == 0 {
+        return None;
+    }
+    // Whoever is at work needs the rest of its time, and at least a moment.
+    let at_work =
+        nodes.iter().filter(|node| !matches!(node.state.as_str(), "updated" | "waiting" | "failed" | "left out"));
+    let ages = at_work.filter_map(|node| Some(cluster.looked_at.duration_since(node.since?).as_secs()));
+    let rest = ages.map(|age| (usual - age).max(usual / 10)).max().unwrap_or(0);
+    let rounds = left.div_euclid(at_once) + i64::from(left.rem_euclid(at_once) != 0);
+    let seconds = rest + rounds * usual;
+    let done_at = cluster.looked_at.checked_add(SignedDuration::from_secs(seconds)).ok()?;
+    let nodes = if took.len() == 1 {
+        "1 node that is done took".to_owned()
+    } else {
+        format!("{} nodes that are done took", took.len())
+    };
+    let basis = format!("{nodes} about {} each", why::rough(SignedDuration::from_secs(usual)));
+    Some(Estimate { done_at, basis })
+}
+
+fn length(job: &Job) -> Option<i64> {
+    let (start, end) = (job.status.start_time?, job.status.completion_time?);
+    job.is_complete().then(|| end.duration_since(start).as_secs())
+}
+
+impl Status {
+    pub fn text(&self, now: Timestamp) -> String {
+        let counts = &self.counts;
+        let mut text = format!("{}  {}/{} updated", self.object, counts.updated, counts.selected);
+        for (count, word) in [(counts.applying, "applying"), (counts.waiting, "waiting"), (counts.failed, "failed")] {
+            if count > 0 {
+                text.push_str(&format!(", {count} {word}"));
+            }
+        }
+        if !self.version.is_empty() {
+            text.push_str(&format!("  version {}", self.version));
+        }
+        text.push('\n');
+        match &self.estimate {
+            Some(estimate) => text.push_str(&format!(
+                "  done in about {}, by estimate: {}\n",
+                why::rough(estimate.done_at.duration_since(now)),
+                estimate.basis
+            )),
+            None if self.complete => text.push_str("  done\n"),
+            None => {}
+        }
+        text.push_str(&table(&self.nodes, now));
+        for wait in &self.waits {
+            text.push_str(&format!("  {} {}\n", if wait.alarm { "!" } else { "·" }, wait.statement));
+        }
+        text
+    }
+}
+
+fn table(nodes: &[NodeLine], now: Timestamp) -> String {
+    let rows: Vec<[String; 4]> = nodes.iter().map(|node| cells(node, now)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths = [width(0), width(1), width(2)];
+    let line = |row: &[String; 4]| {
+        let [name, state, health, age] = row;
+        let line = format!("  {name:<0$}  {state:<1$}  {health:<2$}  {age}", widths[0], widths[1], widths[2]);
+        format!("{}\n", line.trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+fn cells(node: &NodeLine, now: Timestamp) -> [String; 4] {
+    let ready = if node.ready { "Ready" } else { "not Ready" };
+    let health = if node.cordoned { format!("{ready}, cordoned") } else { ready.to_owned() };
+    let age = node.since.map(|since| format!("for {}", why::rough(now.duration_since(since))));
+    let age = age.filter(|_| node.state != "updated").unwrap_or_default();
+    [node.name.clone(), node.state.clone(), health, [node.kubelet.as_str(), age.as_str()].join("  ").trim().to_owned()]
+}
