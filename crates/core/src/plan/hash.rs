@@ -6,8 +6,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use drover_api::marks;
 use drover_api::plan::{PlanSpec, conditions, labels};
+use drover_api::{marks, quantity};
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha224, Sha256};
@@ -148,8 +148,9 @@ fn omit_empty(value: &mut Value) {
                 if name != "matchLabels" {
                     omit_empty(field);
                 }
-                if name == "resourceFieldRef" && field.get("divisor").is_none() {
-                    field["divisor"] = json!("0");
+                if name == "resourceFieldRef" {
+                    let divisor = field["divisor"].as_str().unwrap_or("0");
+                    field["divisor"] = json!(quantity::canonical(divisor).unwrap_or_else(|_| divisor.to_owned()));
                 }
             }
         }
@@ -382,6 +383,17 @@ mod tests {
             text("spec.upgrade.envs"),
             "map[name:A valueFrom:map[configMapKeyRef:map[key:k] resourceFieldRef:map[divisor:0 resource:r]]]"
         );
+    }
+
+    #[test]
+    fn an_amount_is_digested_in_the_form_in_which_kubernetes_writes_it() {
+        for (stated, written) in [("1000m", "1"), ("1024Ki", "1Mi"), ("0.5", "500m"), ("1Mi", "1Mi"), ("1e3", "1e3")] {
+            let source = json!({ "resourceFieldRef": { "resource": "limits.cpu", "divisor": stated } });
+            let spec = json!({ "upgrade": { "image": "x", "envs": [{ "name": "A", "valueFrom": source }] } });
+            let expected =
+                format!("map[name:A valueFrom:map[resourceFieldRef:map[divisor:{written} resource:limits.cpu]]]");
+            assert_eq!(digested(spec, "spec.upgrade.envs"), expected);
+        }
     }
 
     #[test]

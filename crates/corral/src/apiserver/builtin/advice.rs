@@ -1,12 +1,12 @@
 //! What the original warns of in objects that it takes all the same.
 
+use drover_api::quantity;
 use serde_json::Value;
 
 use crate::apiserver::{
     names,
     object::{Meta, Object, at, text},
     resources::ResourceId,
-    schema::quantity,
 };
 
 /// Labels of nodes that have another name today.

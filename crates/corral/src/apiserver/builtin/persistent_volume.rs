@@ -1,5 +1,6 @@
 //! PersistentVolumes and the claims to them.
 
+use drover_api::quantity;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -10,7 +11,6 @@ use super::{
 use crate::apiserver::{
     object::{Meta, Object, at, child, fill, moment, text},
     resources::{ResourceId, Rules},
-    schema::quantity,
     status::{Answer, FieldError},
     store::Store,
 };

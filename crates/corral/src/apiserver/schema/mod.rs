@@ -11,7 +11,6 @@ use serde_json::Value;
 mod fill;
 mod format;
 mod prune;
-pub(crate) mod quantity;
 mod rule_checks;
 mod rules;
 pub(crate) mod shape;

@@ -7,13 +7,13 @@ use std::{
 };
 
 use base64::{DecodeError, Engine as _, engine::general_purpose::STANDARD};
+use drover_api::quantity;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::quantity;
 use crate::apiserver::object::Object;
 
 /// The metadata that every object has.

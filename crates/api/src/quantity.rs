@@ -1,4 +1,4 @@
-//! Amounts such as `1500m` or `2Gi`, in the one form in which the original writes each.
+//! Amounts such as `1500m` or `2Gi`, in the one form in which Kubernetes writes each.
 
 const MALFORMED: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 const UNKNOWN_SUFFIX: &str = "unable to parse quantity's suffix";
@@ -23,17 +23,17 @@ enum Form {
 }
 
 /// The canonical form of an amount: `1024Mi` is `1Gi`, `0.5` is `500m`, and `2000` is `2k`.
-pub(crate) fn canonical(text: &str) -> Result<String, &'static str> {
+pub fn canonical(text: &str) -> Result<String, &'static str> {
     Ok(Quantity::parse(text)?.to_text())
 }
 
 /// Whether an amount is no whole number.
-pub(crate) fn is_fraction(text: &str) -> bool {
+pub fn is_fraction(text: &str) -> bool {
     Quantity::parse(text).is_ok_and(|quantity| quantity.exponent < 0)
 }
 
 /// Compares two amounts; none if one is malformed.
-pub(crate) fn compare(left: &str, right: &str) -> Option<std::cmp::Ordering> {
+pub fn compare(left: &str, right: &str) -> Option<std::cmp::Ordering> {
     let (left, right) = (Quantity::parse(left).ok()?, Quantity::parse(right).ok()?);
     let exponent = left.exponent.min(right.exponent);
     let scaled = |quantity: Quantity| {
