@@ -12,7 +12,7 @@ use super::nodes::{Look, Steps};
 use super::tend::Fate;
 use super::waiting::not_ready;
 use crate::claims::{Failed, Mark, SetAside};
-use crate::decision::{Reason, Subject, Wait};
+use crate::decision::{Purpose, Reason, Subject, Wait};
 use crate::seen::{JobSeen, NodeSeen};
 
 /// The pause after the first failure; it doubles with each further one.
@@ -44,6 +44,7 @@ pub(super) fn after(
         return Fate::Out;
     };
     let goes_on_without = goes_on_without_failed(look.view) && counted.attempts >= LAST_ATTEMPT && !counted.retry;
+    let goes_on_without = goes_on_without && may_give_up_another(look, steps);
     if node.retry && !counted.retry {
         steps.writes.push(note_failure(node, mark, Failed { retry: true, ..counted.clone() }).into());
     } else if goes_on_without && node.ready {
@@ -76,6 +77,19 @@ pub(super) fn is_held_back(look: &Look<'_>, node: &NodeSeen, mark: &Mark, steps:
     let wait = Wait::new(Subject::node(&node.meta.name), Reason::JobFailed, failed.sentence.clone(), look.now);
     steps.waits.push(wait.with_remedy(try_again(&node.meta.name)).with_deadline(Some(retry_at(failed))));
     true
+}
+
+/// At as many nodes as may be out at once, the Plan goes on without no further one: whoever fails then keeps its claim.
+fn may_give_up_another(look: &Look<'_>, steps: &Steps) -> bool {
+    let before = look.selection.members.iter().filter(|node| node.claim.is_none() && given_up(look, node).is_some());
+    let now = steps.writes.iter().filter(|step| step.write.purpose == Purpose::SetAside);
+    before.count() + now.count() < limit(look.view)
+}
+
+/// How many nodes may be out at once.
+pub(super) fn limit(view: &View<'_>) -> usize {
+    let limit = view.plan.spec.as_ref().map_or(0, |spec| spec.concurrency.max(0));
+    usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
 /// A node that the Plan goes on without, and that is not to be tried again with what the Plan asks for now.

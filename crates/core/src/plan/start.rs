@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::between::hold;
-use super::failure::{given_up, given_up_wait};
+use super::failure::{given_up, given_up_wait, limit};
 use super::jobs::{Making, is_windows, make};
 use super::marking::{take, wants_cordon};
 use super::nodes::{Look, Steps};
@@ -16,9 +16,7 @@ use crate::seen::NodeSeen;
 pub(super) fn start_more(look: &Look<'_>, claims: &mut Claims, steps: &mut Steps) {
     let (view, now) = (look.view, look.now);
     let Some(hash) = &look.wish.hash else { return };
-    let limit = view.plan.spec.as_ref().map_or(0, |spec| spec.concurrency.max(0));
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-
+    let limit = limit(view);
     let (mut open, mut blocked) = candidates(look, claims, steps);
     let given_up = steps.failed.iter().filter(|name| !claims.nodes.contains_key(*name)).count();
     if !open.is_empty() {

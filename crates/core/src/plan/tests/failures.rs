@@ -162,6 +162,27 @@ fn at_as_many_failed_nodes_as_may_be_out_the_plan_waits() {
 }
 
 #[test]
+fn no_more_nodes_are_set_aside_than_may_be_out_and_whoever_fails_then_keeps_its_claim() {
+    let soon = at("2026-01-01T11:55:30Z");
+    let both = failed(3).taken("n2").job("n2", "Failed").spec("concurrency", json!(2));
+    let both = both.clone().after(&both.decide_at(soon));
+    let mut third = mark(&both, "n2");
+    third["failed"]["attempts"] = json!(3);
+    let both = both.node_annotation("n2", "drover.dev/claim", &third.to_string());
+    let both = both.annotated("drover.dev/on-failure", "continue").updated("n3");
+    let set_aside = |decision: &Decision| purposes(decision).iter().filter(|one| **one == Purpose::SetAside).count();
+
+    assert_eq!(set_aside(&both.decide_at(soon)), 2);
+    let one_too_many = both.spec("concurrency", json!(1));
+    let decision = one_too_many.decide_at(soon);
+    assert_eq!(set_aside(&decision), 1);
+    assert_eq!(claimed_nodes(&decision), ["n2"]);
+    let later = one_too_many.clone().after(&decision);
+    assert_eq!(set_aside(&later.decide_at(soon)), 0);
+    assert_eq!(purposes(&later.decide_at(minutes_after_the_end(4))), [Purpose::DeleteJob]);
+}
+
+#[test]
 fn a_node_that_was_set_aside_is_tried_again_when_asked_for_or_when_the_plan_changes() {
     assert_eq!(acts(&set_aside().decide()), []);
     for cluster in [
