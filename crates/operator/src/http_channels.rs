@@ -1,6 +1,9 @@
 //! Asks channels over HTTP: one GET, no redirect followed, over the proxy that the environment names, trusting the roots of the
 //! system.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, OnceLock};
 
 use drover_core::decision::Question;
@@ -24,10 +27,17 @@ const CLUSTER_ID: &str = "X-SUC-Cluster-ID";
 /// What it has followed so far.
 const LATEST_VERSION: &str = "X-SUC-Latest-Version";
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct HttpChannels {
+    proxies: Arc<Matcher>,
     /// Read from the system when the first channel is asked.
     trusted: Arc<OnceLock<Arc<ClientConfig>>>,
+}
+
+impl Default for HttpChannels {
+    fn default() -> Self {
+        HttpChannels { proxies: Arc::new(Matcher::from_env()), trusted: Arc::default() }
+    }
 }
 
 impl Channels for HttpChannels {
@@ -47,7 +57,7 @@ impl HttpChannels {
         };
         let host = uri.host().ok_or("the URL names no host")?.to_owned();
         let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
-        let proxy = Matcher::from_env().intercept(&uri);
+        let proxy = self.proxies.intercept(&uri);
         let stream = match &proxy {
             Some(proxy) => over_proxy(proxy, &host, port, is_secure).await?,
             None => dial(&host, port).await?,
@@ -74,13 +84,17 @@ impl HttpChannels {
                 "this machine has no certificates of authorities: mount /etc/ssl, or set $SSL_CERT_FILE".to_owned()
             );
         }
-        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| format!("TLS cannot be set up: {error}"))?;
-        let config = Arc::new(config.with_root_certificates(roots).with_no_client_auth());
+        let config = trusting(roots)?;
         Ok(self.trusted.get_or_init(|| config).clone())
     }
+}
+
+fn trusting(roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
+    let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS cannot be set up: {error}"))?;
+    Ok(Arc::new(config.with_root_certificates(roots).with_no_client_auth()))
 }
 
 /// `proxy` is the one that forwards the request as it is, if there is such a one.
@@ -168,64 +182,5 @@ where
         biased;
         answer = exchange => answer.map_err(broke_off),
         never = driven => never,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::net::TcpListener;
-
-    use super::*;
-
-    /// Answers one request with `answer` and gives back what was asked.
-    async fn server(answer: &'static str) -> (String, tokio::task::JoinHandle<String>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}/stable", listener.local_addr().unwrap());
-        let asked = tokio::spawn(async move {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut asked = Vec::new();
-            while !asked.ends_with(b"\r\n\r\n") {
-                asked.push(stream.read_u8().await.unwrap());
-            }
-            stream.write_all(answer.as_bytes()).await.unwrap();
-            String::from_utf8(asked).unwrap()
-        });
-        (url, asked)
-    }
-
-    fn question(url: &str, latest_version: &str) -> Question {
-        Question { url: url.to_owned(), latest_version: latest_version.to_owned() }
-    }
-
-    #[tokio::test]
-    async fn a_redirect_is_told_and_not_followed() {
-        let (url, asked) = server("HTTP/1.1 302 Found\r\nLocation: https://example.com/v1.2.3\r\n\r\n").await;
-        let answer = HttpChannels::default().get(&question(&url, "v1.2.2"), Some("uid-1")).await.unwrap();
-
-        assert_eq!(answer, Answer { status: 302, location: Some("https://example.com/v1.2.3".to_owned()) });
-        let asked = asked.await.unwrap().to_lowercase();
-        assert!(asked.starts_with("get /stable http/1.1\r\n"), "{asked}");
-        assert!(asked.contains("x-suc-cluster-id: uid-1\r\n"), "{asked}");
-        assert!(asked.contains("x-suc-latest-version: v1.2.2\r\n"), "{asked}");
-    }
-
-    #[tokio::test]
-    async fn without_a_version_none_is_told() {
-        let (url, asked) = server("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
-        let answer = HttpChannels::default().get(&question(&url, ""), None).await.unwrap();
-
-        assert_eq!(answer, Answer { status: 404, location: None });
-        assert!(!asked.await.unwrap().to_lowercase().contains("x-suc-"));
-    }
-
-    #[tokio::test]
-    async fn what_cannot_be_asked_is_said_in_words() {
-        for (url, said) in [
-            ("ftp://example.com/x", "it is no URL that begins with http:// or https://"),
-            ("http://127.0.0.1:1/x", "127.0.0.1:1 cannot be reached: "),
-        ] {
-            let problem = HttpChannels::default().get(&question(url, ""), None).await.unwrap_err();
-            assert!(problem.starts_with(said), "{problem}");
-        }
     }
 }
