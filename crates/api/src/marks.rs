@@ -32,7 +32,8 @@ pub const JOB_CLAIM: &str = "drover.dev/claim";
 /// Annotation of a Job's pod: what its drain waits for, as JSON.
 ///
 /// The drain itself writes it while something holds it up; the operator tells it with the Plan's own waits. It goes when
-/// the drain goes on, or with the pod.
+/// the drain goes on, or with the pod. A drain that may not patch pods writes it on the Node that it drains, for as long
+/// as that is claimed; there it goes with the claim at the latest.
 pub const WAITS: &str = "drover.dev/waits";
 
 /// Annotation of a Job: a digest of what the Plan asked for when the Job was made.

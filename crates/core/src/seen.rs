@@ -53,6 +53,8 @@ pub struct NodeSeen {
     pub set_aside: Option<Box<SetAside>>,
     /// Somebody wants to try again what failed on it.
     pub retry: bool,
+    /// What its drain waits for, where the drain may not say so on its own pod.
+    pub waits: Option<Vec<Wait>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -168,6 +170,12 @@ fn has(conditions: &[Condition], kind: &str) -> bool {
     conditions.iter().any(|condition| condition.kind == kind && condition.status == "True")
 }
 
+/// What a drain tells on a pod or a Node is its own affair: words that cannot be read say nothing.
+fn told_waits(metadata: &Meta) -> Option<Vec<Wait>> {
+    let told = metadata.annotations.get(drover_api::marks::WAITS)?;
+    Some(serde_json::from_str(told).unwrap_or_default())
+}
+
 impl NodeSeen {
     fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize, Default)]
@@ -195,6 +203,7 @@ impl NodeSeen {
         let set_aside =
             metadata.annotations.get(drover_api::marks::NODE_FAILED).and_then(|text| serde_json::from_str(text).ok());
         let retry = metadata.annotations.contains_key(drover_api::marks::NODE_RETRY);
+        let waits = told_waits(&metadata);
         // Nodes carry many annotations of others; none of them is read.
         metadata.annotations = BTreeMap::new();
         Ok(NodeSeen {
@@ -206,6 +215,7 @@ impl NodeSeen {
             mark,
             set_aside,
             retry,
+            waits,
         })
     }
 }
@@ -261,12 +271,11 @@ impl JobSeen {
 impl PodSeen {
     fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
         let Wire::<(), ()> { mut metadata, .. } = serde_json::from_slice(json)?;
-        // What a pod says is its own affair: words that cannot be read say nothing.
-        let waits = metadata.annotations.get(drover_api::marks::WAITS).and_then(|text| serde_json::from_str(text).ok());
+        let waits = told_waits(&metadata).unwrap_or_default();
         let job = metadata.labels.get(drover_api::plan::labels::JOB_NAME).cloned().unwrap_or_default();
         metadata.annotations = BTreeMap::new();
         metadata.labels.retain(|key, _| key == drover_api::plan::labels::PLAN);
-        Ok(PodSeen { meta: metadata, job, waits: waits.unwrap_or_default() })
+        Ok(PodSeen { meta: metadata, job, waits })
     }
 }
 

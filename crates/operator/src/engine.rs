@@ -261,7 +261,7 @@ impl Engine {
     fn take(&mut self, message: Message) {
         match message {
             Message::Listed { kind, objects, resource_version } => {
-                self.unseen.remove(&kind);
+                // A kind that may be listed and not watched is still out of sight: only an open watch ends that.
                 self.store.replace(kind, objects, resource_version);
                 self.wake_all();
             }

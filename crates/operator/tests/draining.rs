@@ -1,6 +1,8 @@
 //! Drains on the embedded cluster, in virtual time: kubelets end pods, budgets count them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test whose ground is missing has failed")]
 
+#[path = "support/refusing.rs"]
+mod refusing;
 mod support;
 
 use std::time::Duration;
@@ -65,9 +67,17 @@ fn order(options: Options) -> DrainOrder {
 
 /// Drains to the end, and tells what was said on the way.
 async fn drained(cluster: &Cluster, order: &DrainOrder) -> (Result<(), DrainError>, Vec<Saying>) {
+    drained_by(cluster.server.client("drain"), cluster, order).await
+}
+
+async fn drained_by(
+    client: kube::Client,
+    cluster: &Cluster,
+    order: &DrainOrder,
+) -> (Result<(), DrainError>, Vec<Saying>) {
     let mut said = Vec::new();
     let mut note = |saying| said.push(saying);
-    let work = drain(cluster.server.client("drain"), cluster.clock, order, &mut note);
+    let work = drain(client, cluster.clock, order, &mut note);
     match tokio::time::timeout(Duration::from_secs(600), work).await {
         Ok(result) => (result, said),
         Err(_) => panic!("it did not end; it said {said:#?}, and the pods are {:#?}", cluster.user.list::<Pod>()),
@@ -219,4 +229,38 @@ async fn what_holds_it_up_stands_on_its_own_pod_for_as_long_as_it_does() {
     assert_eq!(waits[0]["reason"], "BudgetForbids");
     assert_eq!(waits[0]["subject"], json!({ "kind": "Pod", "namespace": "default", "name": "web-1" }));
     assert_eq!(annotation(), None);
+}
+
+/// With the rights that system-upgrade-controller gives to its Jobs.
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_may_not_patch_its_pod_tells_on_its_node_for_as_long_as_that_is_claimed() {
+    for claimed in [true, false] {
+        let cluster = three_pods(3).await;
+        if claimed {
+            let mut node = cluster.user.get::<Node>(None, NODE).unwrap().unwrap();
+            node.metadata.labels.as_mut().unwrap().insert("drover.dev/claim".into(), "c1".into());
+            cluster.user.update(&node).unwrap();
+        }
+        let own_pod = Subject { kind: Kind::Pod, namespace: "default".into(), name: "drainer".into() };
+        create_pod(&cluster, "drainer", json!({ "labels": { "own": "yes" } }));
+        let order = DrainOrder { pod_selector: "!own".into(), own_pod: Some(own_pod), ..order(Options::default()) };
+        let client = refusing::client(cluster.server.service("drain"), |request| {
+            let refuses = request.method() == "PATCH" && request.uri().path().contains("/pods/");
+            refuses.then_some(http::StatusCode::FORBIDDEN)
+        });
+        let told = || {
+            let node = cluster.user.get::<Node>(None, NODE).unwrap().unwrap();
+            node.metadata.annotations.unwrap_or_default().get("drover.dev/waits").cloned()
+        };
+        let watcher = async {
+            cluster.pass(30).await;
+            let told = told();
+            drop_budget_after(&cluster, 1);
+            told
+        };
+        let ((result, _), while_held_up) = tokio::join!(drained_by(client, &cluster, &order), watcher);
+        result.unwrap();
+        assert_eq!(while_held_up.is_some_and(|waits| waits.contains("BudgetForbids")), claimed);
+        assert_eq!(told(), None);
+    }
 }

@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use drover_api::plan::jobs::DROVER_IMAGE;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
@@ -17,6 +16,12 @@ pub const NAMESPACE: &str = "system-upgrade";
 pub const PLAN: &str = "kubelet";
 
 const OBJECTS: &str = include_str!("rollout.yaml");
+/// What users apply.
+const RIGHTS: &str = include_str!("../../../deploy/rights.yaml");
+const DEPLOYMENT: &str = include_str!("../../../deploy/operator.yaml");
+const ORIGINAL_RIGHTS: &str = include_str!("original-rights.yaml");
+/// The operator is this user, as a pod and as a process.
+const ACCOUNT: &str = "system:serviceaccount:system-upgrade:system-upgrade";
 const OPERATOR: &str = "operator";
 const PLAN_LABEL: &str = "plan.upgrade.cattle.io/kubelet";
 const CLAIM: &str = "drover.dev/claim";
@@ -62,6 +67,7 @@ impl Rollout {
         let lab = cluster.lab();
         let crds = crate::programs::run(lab.command(&drover).args(["crds"]))?;
         lab.kubectl_apply(&crds)?;
+        lab.kubectl_apply(RIGHTS)?;
         lab.kubectl_apply(OBJECTS)?;
         lab.kubectl(&["wait", "--for=condition=Established", "crd/plans.upgrade.cattle.io", "--timeout=60s"])?;
         lab.kubectl(&["rollout", "status", "deployment/web", "--timeout=120s"])?;
@@ -78,15 +84,23 @@ impl Rollout {
         self.traffic.tally()
     }
 
-    /// Runs the operator as a pod of the cluster, with the rights that the documents say it needs.
+    /// Runs the operator as a pod of the cluster, as users do.
     pub fn deploy_operator(&self) -> Result<()> {
-        self.lab().kubectl_apply(&operator_deployment().to_string()).map(drop)
+        self.lab().kubectl_apply(DEPLOYMENT).map(drop)
     }
 
-    /// Starts an operator as a process beside the cluster.
+    /// Takes the rights away that our manifests grant, and grants what system-upgrade-controller's do.
+    pub fn grant_what_the_original_grants(&self) -> Result<()> {
+        self.lab().kubectl(&["delete", "clusterrolebindings", "drover", "drover-drain"])?;
+        self.lab().kubectl(&["-n", NAMESPACE, "delete", "rolebinding", "drover"])?;
+        self.lab().kubectl_apply(ORIGINAL_RIGHTS).map(drop)
+    }
+
+    /// Starts an operator as a process beside the cluster, with the rights of the one that is a pod.
     pub fn start_operator(&mut self) -> Result<()> {
+        let kubeconfig = self.lab().kubeconfig_for(ACCOUNT, None)?;
         let mut command = self.lab().command(&self.drover);
-        command.args(["operator", "--namespace", NAMESPACE, "--kubeconfig"]).arg(self.lab().kubeconfig());
+        command.args(["operator", "--namespace", NAMESPACE, "--kubeconfig"]).arg(kubeconfig);
         self.cluster.lab_mut().start(OPERATOR, &mut command)
     }
 
@@ -161,30 +175,6 @@ impl NodeLook {
     }
 }
 
-fn operator_deployment() -> Value {
-    json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": { "name": "drover", "namespace": NAMESPACE },
-        "spec": {
-            "replicas": 1,
-            "selector": { "matchLabels": { "app": "drover" } },
-            "template": {
-                "metadata": { "labels": { "app": "drover" } },
-                "spec": {
-                    "serviceAccountName": "drover",
-                    "containers": [{
-                        "name": "drover",
-                        "image": DROVER_IMAGE,
-                        "imagePullPolicy": "Never",
-                        "args": ["operator", "--namespace", NAMESPACE],
-                    }],
-                },
-            },
-        },
-    })
-}
-
 fn plan() -> Value {
     json!({
         "apiVersion": "upgrade.cattle.io/v1",
@@ -194,7 +184,7 @@ fn plan() -> Value {
             "version": NEW_KUBELET,
             "concurrency": 1,
             "nodeSelector": {},
-            "serviceAccountName": "drain",
+            "serviceAccountName": "system-upgrade",
             "drain": { "timeout": "5m" },
             // It watches the new kubelet for two seconds before it says that all is well.
             "upgrade": { "image": KUBELET_UPGRADE, "args": ["2"] },
@@ -215,5 +205,16 @@ fn node(node: &Value) -> NodeLook {
         claimed: labels[CLAIM].is_string(),
         labelled: labels[PLAN_LABEL].is_string(),
         marks: keys.flat_map(|keys| keys.keys().filter(|key| key.starts_with("drover.dev/")).cloned()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manifest_names_the_image_that_is_built() {
+        let image = format!("image: {}\n", drover_api::plan::jobs::DROVER_IMAGE);
+        assert!(DEPLOYMENT.contains(&image), "deploy/operator.yaml does not say {image}");
     }
 }

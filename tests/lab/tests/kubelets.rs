@@ -1,9 +1,8 @@
 //! A Plan upgrades the kubelets of real nodes while a real service on them is used, and nobody notices.
 //!
 //! Each test has a cluster of its own: three kubelets 1.33.13, a Deployment of web servers with a budget, and clients
-//! that send requests all the time. Once the operator is a pod among them, which is evicted like the others, and has no
-//! more rights than it needs; else it is a process beside them. At the end all kubelets are 1.34.4, and no request has
-//! failed.
+//! that send requests all the time. Once the operator is a pod on the nodes that it upgrades, else a process beside them;
+//! it never has more rights than the manifests grant. At the end all kubelets are 1.34.4, and no request has failed.
 #![allow(clippy::disallowed_methods, reason = "it waits for real machines")]
 
 use std::time::{Duration, Instant};
@@ -116,6 +115,7 @@ fn a_node_that_crashes_during_its_upgrade_is_upgraded_after_it_has_booted() -> R
 #[ignore = "needs the lab and root: make test-real"]
 fn a_budget_that_forbids_evictions_is_named_and_obeyed_until_it_is_changed() -> Result<()> {
     let mut rollout = prepared()?;
+    rollout.grant_what_the_original_grants()?;
     let allow = |pods: &str| format!("{{\"spec\":{{\"maxUnavailable\":{pods}}}}}");
     rollout.lab().kubectl(&["patch", "pdb", "web", "--type=merge", "-p", &allow("0")])?;
     rollout.start_operator()?;

@@ -78,6 +78,7 @@ pub(super) fn release(node: &NodeSeen, mark: &Mark, results: BTreeMap<String, St
     if node.retry {
         annotations[marks::NODE_RETRY] = Value::Null;
     }
+    forget_waits(node, &mut annotations);
     let mut patch = guarded(node, labels, annotations);
     if mark.cordoned {
         patch["spec"] = json!({ "unschedulable": null });
@@ -94,8 +95,16 @@ pub(super) fn set_aside(node: &NodeSeen, mark: &Mark, hash: &str, failed: &Faile
         since: now,
         sentence: failed.sentence.clone(),
     };
-    let annotations = json!({ marks::NODE_CLAIM: null, marks::NODE_FAILED: json!(record).to_string() });
+    let mut annotations = json!({ marks::NODE_CLAIM: null, marks::NODE_FAILED: json!(record).to_string() });
+    forget_waits(node, &mut annotations);
     write(Purpose::SetAside, node, guarded(node, json!({ marks::NODE_CLAIM: null }), annotations))
+}
+
+/// What a drain that was killed has left on the node.
+fn forget_waits(node: &NodeSeen, annotations: &mut Value) {
+    if node.waits.is_some() {
+        annotations[marks::WAITS] = Value::Null;
+    }
 }
 
 /// A node that was set aside is in service again, because it is no longer meant or has been upgraded by other means.

@@ -51,7 +51,7 @@ pub(super) fn tend(look: &Look<'_>, node: &NodeSeen, claim: &Claim, steps: &mut 
             None => {
                 // What holds its drain up explains more than that it runs.
                 let pods = look.view.pods.iter().filter(|pod| pod.job == job.meta.name);
-                steps.waits.extend(pods.flat_map(|pod| pod.waits.iter().cloned()));
+                steps.waits.extend(pods.flat_map(|pod| &pod.waits).chain(node.waits.iter().flatten()).cloned());
                 let sentence = format!("Node {} is being upgraded by Job {}", node.meta.name, job.meta.name);
                 let wait = Wait::new(subject, Reason::JobRunning, sentence, look.now);
                 steps.waits.push(wait.with_deadline(job.deadline));

@@ -94,7 +94,7 @@ pub async fn drain(
     tell(if cordoned { Saying::Cordoned } else { Saying::AlreadyCordoned });
     let mut drain = Drain {
         look: Look::new(api.clone(), clock, order),
-        publication: Publication::new(api.clone(), order.own_pod.clone()),
+        publication: Publication::new(api.clone(), order.own_pod.clone(), &order.node),
         started: clock.now(),
         memory: Memory::default(),
         removing: BTreeMap::new(),

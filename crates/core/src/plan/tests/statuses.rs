@@ -172,18 +172,23 @@ fn events_tell_each_transition_once() {
     assert_eq!(told(&cluster.published().decide()), Vec::<String>::new());
 }
 
-#[test]
-fn a_drain_that_is_held_up_is_told_first_with_the_budget_that_forbids_it() {
-    let mut cluster = three_nodes().taken("n1").job("n1", "").published();
+/// What a drain of n1 tells while a budget forbids it to go on.
+fn held_up() -> String {
     let wait = json!([{
         "subject": { "kind": "Pod", "namespace": "shop", "name": "web-1" }, "reason": "BudgetForbids",
         "sentence": "PodDisruptionBudget shop/web forbids to evict Pod shop/web-1 from Node n1",
         "since": "2026-01-01T11:50:00Z",
     }]);
+    wait.to_string()
+}
+
+#[test]
+fn a_drain_that_is_held_up_is_told_first_with_the_budget_that_forbids_it() {
+    let mut cluster = three_nodes().taken("n1").job("n1", "").published();
     let job = cluster.jobs[0]["metadata"]["name"].clone();
     cluster.pods.push(json!({ "metadata": {
         "name": "a-pod", "labels": { "batch.kubernetes.io/job-name": job },
-        "annotations": { "drover.dev/waits": wait.to_string() },
+        "annotations": { "drover.dev/waits": held_up() },
     } }));
 
     let decision = cluster.decide();
@@ -192,6 +197,19 @@ fn a_drain_that_is_held_up_is_told_first_with_the_budget_that_forbids_it() {
     assert_eq!(decision.waits[0].since, "2026-01-01T11:50:00Z".parse().unwrap());
     assert_eq!(told(&decision), ["DrainHeldUp"]);
     assert_eq!(told(&cluster.published().decide()), Vec::<String>::new());
+}
+
+#[test]
+fn a_drain_that_may_not_write_on_its_pod_is_heard_on_its_node_until_the_node_is_released() {
+    let tells = |cluster: Cluster| cluster.node_annotation("n1", "drover.dev/waits", &held_up());
+
+    let held_up = tells(three_nodes().taken("n1").job("n1", "").published()).decide();
+    assert_eq!(held_up.waits[0].reason, Reason::BudgetForbids);
+    assert_eq!(told(&held_up), ["DrainHeldUp"]);
+
+    let complete = tells(three_nodes().taken("n1").job("n1", "Complete"));
+    let released = complete.clone().after(&complete.decide());
+    assert_eq!(released.nodes["n1"]["metadata"]["annotations"], json!({}));
 }
 
 #[test]
