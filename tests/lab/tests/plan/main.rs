@@ -1,4 +1,11 @@
-//! The Plan engine on a real control plane with KWOK nodes: the same scenario that the simulation runs.
+//! Plans on a real control plane with KWOK nodes: the scenario that the simulation runs, the cases that users know, and
+//! operators that are killed, doubled and frozen.
+
+mod cases;
+mod faults;
+#[path = "../../../../crates/operator/tests/cases/table.rs"]
+#[allow(clippy::unwrap_used, dead_code, reason = "it is another test's, and part of it is only read there")]
+mod table;
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,11 +32,17 @@ fn lab_for(scenario: &Scenario) -> Result<Lab> {
     for node in &scenario.cordoned {
         lab.kubectl(&["cordon", node])?;
     }
-    lab.kubectl(&["create", "namespace", NAMESPACE])?;
-    let crds = json!({ "apiVersion": "v1", "kind": "List", "items": drover_api::crds::of(drover_api::crds::Controller::Plan) });
-    lab.kubectl_apply(&crds.to_string())?;
-    lab.kubectl(&["wait", "--for=condition=Established", "crd", "plans.upgrade.cattle.io", "--timeout=30s"])?;
+    install_plans(&lab)?;
     Ok(lab)
+}
+
+/// The definition of Plan, and the namespace that Plans are in.
+fn install_plans(lab: &Lab) -> Result<()> {
+    lab.kubectl(&["create", "namespace", NAMESPACE])?;
+    let crds = drover_api::crds::of(drover_api::crds::Controller::Plan);
+    lab.kubectl_apply(&json!({ "apiVersion": "v1", "kind": "List", "items": crds }).to_string())?;
+    lab.kubectl(&["wait", "--for=condition=Established", "crd", "plans.upgrade.cattle.io", "--timeout=60s"])?;
+    Ok(())
 }
 
 fn get(lab: &Lab, what: &[&str]) -> Result<Value> {
@@ -219,5 +232,65 @@ async fn a_missing_right_is_named_in_the_plan_and_its_grant_lets_it_go_on() -> R
     lab.kubectl_apply(UPDATES_ONLY)?;
     until("the upgrade has ended", || Ok(unmet(&lab, &scenario)?.is_empty())).await?;
     operator.abort();
+    Ok(())
+}
+
+/// The parts of system-upgrade-controller's own Deployment that decide whether another can take its place.
+const ORIGINAL: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata: { name: default-controller-env, namespace: system-upgrade }
+data: { SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT: "99", SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE: "rancher/kubectl:v1.30.3" }
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: { name: system-upgrade-controller, namespace: system-upgrade }
+spec:
+  selector: { matchLabels: { upgrade.cattle.io/controller: system-upgrade-controller } }
+  template:
+    metadata: { labels: { upgrade.cattle.io/controller: system-upgrade-controller } }
+    spec:
+      serviceAccountName: system-upgrade
+      containers:
+      - name: system-upgrade-controller
+        image: rancher/system-upgrade-controller:v0.20.1
+        envFrom: [{ configMapRef: { name: default-controller-env } }]
+        volumeMounts: [{ name: etc-ssl, mountPath: /etc/ssl, readOnly: true }]
+      volumes: [{ name: etc-ssl, hostPath: { path: /etc/ssl, type: DirectoryOrCreate } }]
+"#;
+
+#[test]
+#[ignore = "needs the lab: make test-real"]
+fn the_manifests_take_the_place_of_the_originals_deployment_and_give_it_back() -> Result<()> {
+    let lab = Lab::up(&LabOptions { kwok: true, ..LabOptions::default() })?;
+    lab.add_kwok_nodes(&["node-1"], &[])?;
+    let image = || {
+        let path = "jsonpath={.items[*].spec.template.spec.containers[*].image}";
+        lab.kubectl(&["-n", NAMESPACE, "get", "deployments", "-o", path])
+    };
+    let runs = || {
+        let deployment = "deployment/system-upgrade-controller";
+        lab.kubectl(&["-n", NAMESPACE, "rollout", "status", deployment, "--timeout=60s"]).map(drop)
+    };
+    let applied = |path: &str| lab.kubectl(&["apply", "-f", path]);
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
+    let (rights, operator) = (format!("{root}/rights.yaml"), format!("{root}/operator.yaml"));
+    // The server knows every field that they name.
+    applied(&rights)?;
+    for manifest in [&rights, &operator] {
+        lab.kubectl(&["apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", manifest])?;
+    }
+
+    lab.kubectl_apply(ORIGINAL)?;
+    runs()?;
+    applied(&operator)?;
+    runs()?;
+    ensure!(image()? == drover_api::plan::jobs::DROVER_IMAGE, "{}", image()?);
+    let volumes = lab.kubectl(&["-n", NAMESPACE, "get", "pods", "-o", "jsonpath={.items[*].spec.volumes[*].name}"])?;
+    ensure!(!volumes.contains("etc-ssl"), "the other's volumes are still mounted: {volumes}");
+
+    lab.kubectl_apply(ORIGINAL)?;
+    runs()?;
+    ensure!(image()?.starts_with("rancher/system-upgrade-controller"), "{}", image()?);
     Ok(())
 }

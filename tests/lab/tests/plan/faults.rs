@@ -23,10 +23,7 @@ fn lab(nodes: usize) -> Result<Lab> {
     let lab = Lab::up(&options)?;
     let names: Vec<String> = (1..=nodes).map(|number| format!("node-{number}")).collect();
     lab.add_kwok_nodes(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[])?;
-    lab.kubectl(&["create", "namespace", NAMESPACE])?;
-    let crds = json!({ "apiVersion": "v1", "kind": "List", "items": drover_api::crds::all() });
-    lab.kubectl_apply(&crds.to_string())?;
-    lab.kubectl(&["wait", "--for=condition=Established", "crd", "plans.upgrade.cattle.io", "--timeout=60s"])?;
+    crate::install_plans(&lab)?;
     Ok(lab)
 }
 
