@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::answers::Answered;
+use crate::recording::GENERATED;
 
 /// One step whose answers differ.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +57,12 @@ fn compare(pointer: &str, real: Option<&Value>, corral: Option<&Value>, places: 
         (real, corral) => {
             places.push(Place { pointer: pointer.into(), real: real.cloned(), corral: corral.cloned() });
         }
+    }
+}
+
+impl Difference {
+    pub(crate) fn is_generated(&self) -> bool {
+        self.script.strip_prefix(GENERATED).is_some_and(|rest| rest.starts_with('-'))
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::script::{Ask, Body, Reading, Script, Step};
+use crate::script::{Ask, Body, Reading, Script, Step, from_yaml};
 
 const STEPS: usize = 50;
 
@@ -42,7 +42,7 @@ struct Kind {
 
 impl Generator {
     pub(crate) fn read(text: &str) -> Result<Self, String> {
-        serde_saphyr::from_str(text).map_err(|error| error.to_string())
+        from_yaml(text)
     }
 
     /// As many episodes as `count` requests need.

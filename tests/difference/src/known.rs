@@ -1,4 +1,7 @@
 //! Differences that are known, each with its reason.
+//!
+//! An entry is about one step of one script, or about one shape of generated requests, and names the places in the
+//! answer that differ: everything beside them is held to the original.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -8,8 +11,10 @@ use serde::Deserialize;
 
 use crate::compare::{Difference, Place};
 use crate::error::{Error, Result};
+use crate::recording::GENERATED;
+use crate::script::from_yaml;
 
-/// The list; it remembers which entries have excused something.
+/// The list; it remembers which of its places have excused something.
 #[derive(Debug, Default)]
 pub struct Known {
     entries: Vec<Entry>,
@@ -17,30 +22,82 @@ pub struct Known {
 
 #[derive(Debug)]
 struct Entry {
-    script: Regex,
-    ask: Regex,
-    at: Regex,
+    subject: Subject,
+    places: Vec<Excuse>,
     why: String,
+}
+
+#[derive(Debug)]
+enum Subject {
+    Step { script: String, number: usize },
+    Generated { ask: Regex },
+}
+
+#[derive(Debug)]
+struct Excuse {
+    at: String,
+    pattern: Regex,
     met: Cell<bool>,
 }
 
-/// An entry as it is written: patterns that have to match the whole of what they are about.
+/// An entry as it is written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fields {
-    /// The script's name; `generated-…` for generated ones.
+    /// The script's name; `generated` for all generated ones.
     script: String,
-    /// The step.
-    #[serde(default = "anything")]
-    ask: String,
-    /// The place in the answer.
-    #[serde(default = "anything")]
-    at: String,
+    /// Of a written script: the step, counted from 1.
+    #[serde(default)]
+    step: Option<usize>,
+    /// Of generated ones: a pattern that matches the whole request.
+    #[serde(default)]
+    ask: Option<String>,
+    /// The places in the answer that differ; patterns that match whole for generated requests.
+    at: Vec<String>,
     why: String,
 }
 
-fn anything() -> String {
-    ".*".into()
+impl TryFrom<Fields> for Entry {
+    type Error = String;
+
+    fn try_from(fields: Fields) -> std::result::Result<Self, String> {
+        let generated = fields.script == GENERATED;
+        let subject = match (fields.step, &fields.ask) {
+            (Some(number), None) if !generated => Subject::Step { script: fields.script, number },
+            (None, Some(ask)) if generated => Subject::Generated { ask: whole(ask)? },
+            _ => return Err(format!("an entry of {} needs `step`, or `ask` if it is generated", fields.script)),
+        };
+        let places = fields.at.into_iter().map(|at| {
+            let pattern = whole(&if generated { at.clone() } else { regex::escape(&at) })?;
+            Ok(Excuse { at, pattern, met: Cell::new(false) })
+        });
+        Ok(Entry { subject, places: places.collect::<std::result::Result<_, String>>()?, why: fields.why })
+    }
+}
+
+fn whole(text: &str) -> std::result::Result<Regex, String> {
+    Regex::new(&format!("^(?:{text})$")).map_err(|error| error.to_string())
+}
+
+impl Entry {
+    fn is_about(&self, difference: &Difference) -> bool {
+        match &self.subject {
+            Subject::Step { script, number } => *script == difference.script && *number == difference.number,
+            Subject::Generated { ask } => difference.is_generated() && ask.is_match(&difference.step),
+        }
+    }
+
+    fn excuses(&self, place: &Place) -> bool {
+        let excuse = self.places.iter().find(|excuse| excuse.pattern.is_match(&place.pointer));
+        excuse.inspect(|excuse| excuse.met.set(true)).is_some()
+    }
+
+    fn title(&self) -> String {
+        match &self.subject {
+            Subject::Step { script, number } => format!("{script} step {number}"),
+            Subject::Generated { ask } => format!("{GENERATED} {ask}"),
+        }
+    }
 }
 
 impl Known {
@@ -54,38 +111,35 @@ impl Known {
     }
 
     fn parse(text: &str) -> std::result::Result<Self, String> {
-        let fields: Vec<Fields> = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-        let entries = fields.into_iter().map(|fields| {
-            let whole = |text: &str| Regex::new(&format!("^(?:{text})$")).map_err(|error| error.to_string());
-            Ok(Entry {
-                script: whole(&fields.script)?,
-                ask: whole(&fields.ask)?,
-                at: whole(&fields.at)?,
-                why: fields.why,
-                met: Cell::new(false),
-            })
-        });
-        Ok(Known { entries: entries.collect::<std::result::Result<_, String>>()? })
+        let fields: Vec<Fields> = from_yaml(text)?;
+        let entries = fields.into_iter().map(Entry::try_from).collect::<std::result::Result<_, String>>()?;
+        Ok(Known { entries })
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// What is left of a difference when everything known is taken away.
     pub fn unexcused(&self, difference: Difference) -> Option<Difference> {
-        let excused = |place: &Place| {
-            let meets = |entry: &&Entry| {
-                entry.script.is_match(&difference.script)
-                    && entry.ask.is_match(&difference.step)
-                    && entry.at.is_match(&place.pointer)
-            };
-            self.entries.iter().find(meets).inspect(|entry| entry.met.set(true)).is_some()
-        };
+        let about: Vec<&Entry> = self.entries.iter().filter(|entry| entry.is_about(&difference)).collect();
+        let excused = |place: &Place| about.iter().any(|entry| entry.excuses(place));
         let places: Vec<Place> = difference.places.iter().filter(|place| !excused(place)).cloned().collect();
         (!places.is_empty()).then_some(Difference { places, ..difference })
     }
 
-    /// Entries that have excused nothing, and belong in the list no longer.
+    /// Places that have excused nothing, and belong in the list no longer.
     pub fn unmet(&self) -> Vec<String> {
-        let unmet = self.entries.iter().filter(|entry| !entry.met.get());
-        unmet.map(|entry| format!("{} {} {} ({})", entry.script, entry.ask, entry.at, entry.why)).collect()
+        let unmet = self.entries.iter().flat_map(|entry| {
+            let places = entry.places.iter().filter(|excuse| !excuse.met.get());
+            places.map(move |excuse| format!("{} at {} ({})", entry.title(), excuse.at, entry.why))
+        });
+        unmet.collect()
     }
 }
 
@@ -95,25 +149,42 @@ mod tests {
 
     use super::*;
 
-    fn difference() -> Difference {
+    fn difference(script: &str) -> Difference {
         let place = |pointer: &str| Place { pointer: pointer.into(), real: Some(json!(1)), corral: None };
         let places = vec![place("/body/spec/a"), place("/body/spec/b")];
-        Difference { script: "pods".into(), number: 1, step: "GET /a".into(), places }
+        Difference { script: script.into(), number: 3, step: "GET /a".into(), places }
+    }
+
+    fn left(known: &str, script: &str) -> Vec<String> {
+        let left = Known::parse(known).unwrap().unexcused(difference(script));
+        left.into_iter().flat_map(|left| left.places).map(|place| place.pointer).collect()
     }
 
     #[test]
-    fn only_what_is_listed_is_excused() {
-        let known = Known::parse("- { script: pods, at: /body/spec/a, why: because }").unwrap();
-        let left = known.unexcused(difference()).unwrap();
-        assert_eq!(left.places.len(), 1);
-        assert_eq!(left.places[0].pointer, "/body/spec/b");
-        assert!(known.unmet().is_empty());
+    fn only_the_listed_place_of_the_listed_step_is_excused() {
+        assert_eq!(left("[{ script: pods, step: 3, at: [/body/spec/a], why: because }]", "pods"), ["/body/spec/b"]);
+        assert_eq!(left("[{ script: pods, step: 2, at: [/body/spec/a], why: because }]", "pods").len(), 2);
+        assert_eq!(left("[{ script: nodes, step: 3, at: [/body/spec/a], why: because }]", "pods").len(), 2);
     }
 
     #[test]
-    fn an_entry_that_excuses_nothing_is_told() {
-        let known = Known::parse("- { script: nodes, why: because }").unwrap();
-        assert!(known.unexcused(difference()).is_some());
-        assert_eq!(known.unmet(), ["^(?:nodes)$ ^(?:.*)$ ^(?:.*)$ (because)"]);
+    fn generated_requests_are_excused_by_their_shape() {
+        let known = "[{ script: generated, ask: GET /.*, at: ['/body/spec/.'], why: because }]";
+        assert_eq!(left(known, "generated-1-7"), Vec::<String>::new());
+        assert_eq!(left(known, "pods").len(), 2);
+    }
+
+    #[test]
+    fn a_place_that_excuses_nothing_is_told() {
+        let known = Known::parse("[{ script: pods, step: 3, at: [/body/spec/a, /code], why: because }]").unwrap();
+        assert!(known.unexcused(difference("pods")).is_some());
+        assert_eq!(known.unmet(), ["pods step 3 at /code (because)"]);
+    }
+
+    #[test]
+    fn a_whole_script_cannot_be_excused() {
+        assert!(Known::parse("[{ script: pods, at: [/code], why: because }]").is_err());
+        assert!(Known::parse("[{ script: pods, step: 1, why: because }]").is_err());
+        assert!(Known::parse("[{ script: generated, step: 1, at: [/code], why: because }]").is_err());
     }
 }

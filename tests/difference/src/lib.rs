@@ -23,6 +23,6 @@ pub use answers::Answered;
 pub use error::{Error, Result};
 pub use folder::Folder;
 pub use generate::Generator;
-pub use proof::{COUNT, Proof, SEED};
+pub use proof::{COUNT, Live, Proof, SEED, Tally};
 pub use script::{Ask, Reading, Script, Step};
 pub use side::{Corral, Real, Side};

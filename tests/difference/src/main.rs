@@ -18,6 +18,9 @@ enum Act {
     Compare {
         /// The scripts, `generated` for all generated ones; everything if none is named.
         scripts: Vec<String>,
+        /// Play them to a real server, too, instead of taking its answers from the recording.
+        #[arg(long)]
+        live: bool,
     },
     /// Generate requests, play them to a real server and to Corral, and cut what differs down to few steps.
     Fuzz {
@@ -35,7 +38,7 @@ enum Act {
 fn main() -> ExitCode {
     let done = match Act::parse() {
         Act::Record { scripts } => record(&scripts).map(|()| true),
-        Act::Compare { scripts } => compare(&scripts),
+        Act::Compare { scripts, live } => compare(&scripts, live),
         Act::Fuzz { seed, count, stop_after } => fuzz(seed, count, stop_after),
     };
     match done {
@@ -52,11 +55,20 @@ fn record(names: &[String]) -> Result<()> {
     Proof::of(names)?.record(|script| println!("recorded {script}"))
 }
 
-fn compare(names: &[String]) -> Result<bool> {
+fn compare(names: &[String], live: bool) -> Result<bool> {
     let proof = Proof::of(names)?;
-    let found = proof.corral_against_recordings(&proof.known()?)?;
-    found.iter().for_each(|difference| println!("{difference}"));
-    Ok(found.is_empty())
+    let known = proof.known()?;
+    let (tally, outdated) = match live {
+        true => {
+            let live = proof.live(&known)?;
+            (live.corral, live.outdated)
+        }
+        false => (proof.against_recordings(&known)?, vec![]),
+    };
+    tally.differing.iter().for_each(|difference| println!("{difference}"));
+    outdated.iter().for_each(|difference| println!("the recording (Corral) is outdated: {difference}"));
+    println!("{tally} ({} entries are known)", known.len());
+    Ok(tally.differing.is_empty() && outdated.is_empty())
 }
 
 fn fuzz(seed: u64, count: usize, stop_after: usize) -> Result<bool> {

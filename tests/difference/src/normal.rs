@@ -9,6 +9,9 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::{Map, Value, json};
 
+/// How the groups end that scripts define.
+const CUSTOM_GROUPS: &str = "example.com";
+
 /// What has been seen in one run of one script.
 #[derive(Debug)]
 pub(crate) struct Normal {
@@ -57,8 +60,22 @@ impl Normal {
         if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
             self.metadata(&kind, metadata);
         }
-        if object.get("kind").is_some_and(|kind| kind == "Table") {
-            ages(object);
+        match kind.as_str() {
+            "Table" => ages(object),
+            "Status" => order(object),
+            _ => {}
+        }
+        let is_own = |value: &Value| value.as_str().is_some_and(|text| text.contains(&self.namespace));
+        if object.get("groupVersion").is_some_and(is_own) {
+            // They follow from the group, whose name is another one in each run.
+            for resource in object.get_mut("resources").and_then(Value::as_array_mut).into_iter().flatten() {
+                if resource.get("storageVersionHash").is_some() {
+                    resource["storageVersionHash"] = json!("<hash>");
+                }
+            }
+        }
+        if object.contains_key("serverAddress") {
+            object.insert("serverAddress".into(), json!("<address>"));
         }
         // In the order of the names, so that the first uid is the same one whatever order the server writes.
         let mut names: Vec<String> = object.keys().cloned().collect();
@@ -138,13 +155,14 @@ impl Normal {
         });
         let text = IN_MESSAGES.replace_all(&text, "$before<number>");
         let text = IN_PARENTHESES.replace_all(&text, "$before(<number>)");
+        let text = IN_TEXT.replace_all(&text, "$before<number>");
         let text = CHANGES.replace(&text, "$before");
         CLUSTER_IP.replace_all(&text, "<address>").into_owned()
     }
 }
 
 fn text_of(entry: &Value, part: &str) -> String {
-    entry[part].as_str().unwrap_or_default().to_owned()
+    entry.get(part).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// How old something is, in the cells of a table.
@@ -156,6 +174,50 @@ fn ages(table: &mut Map<String, Value>) {
             }
         }
     }
+}
+
+/// What is wrong with the content of a custom object, by its schema or its rules, comes in the order of a Go map,
+/// another one each time.
+fn order(status: &mut Map<String, Value>) {
+    let details = status.get("details").unwrap_or(&Value::Null);
+    let causes = details["causes"].as_array().cloned().unwrap_or_default();
+    if !text_of(details, "group").ends_with(CUSTOM_GROUPS) {
+        return;
+    }
+    let in_content = |cause: &&Value| {
+        let field = text_of(cause, "field");
+        ["spec", "status"].iter().any(|part| field.trim_start_matches('.').starts_with(part))
+    };
+    let mut sorted: Vec<&Value> = causes.iter().filter(in_content).collect();
+    if sorted.len() < 2 {
+        return;
+    }
+    sorted.sort_by_key(|cause| sentence(cause));
+    let mut sorted = sorted.into_iter();
+    let ordered: Vec<Value> = causes
+        .iter()
+        .map(|cause| if in_content(&cause) { sorted.next().unwrap_or(cause) } else { cause })
+        .cloned()
+        .collect();
+    let said = status.get("message").and_then(Value::as_str).unwrap_or_default();
+    let message = said.replace(&listed(&causes), &listed(&ordered));
+    status.insert("message".into(), json!(message));
+    status["details"]["causes"] = json!(ordered);
+}
+
+fn sentence(cause: &Value) -> String {
+    format!("{}: {}", text_of(cause, "field"), text_of(cause, "message"))
+}
+
+/// As a refusal lists what is wrong: everything once.
+fn listed(causes: &[Value]) -> String {
+    let mut sentences: Vec<String> = vec![];
+    for sentence in causes.iter().map(sentence) {
+        if !sentences.contains(&sentence) {
+            sentences.push(sentence);
+        }
+    }
+    sentences.join(", ")
 }
 
 #[allow(clippy::expect_used, reason = "the patterns are constants, and every test uses them")]
@@ -174,11 +236,16 @@ static AGE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d+[smhdy])+$"));
 static CLUSTER_IP: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b10\.96\.\d+\.\d+\b"));
 
 /// What a real server appends to the refusal of a pod's update: the changes, for developers, laid out differently each time.
-static CHANGES: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?s)(?<before>it was previously negative\)).*"));
+static CHANGES: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r#"(?s)(?<before>it was previously negative\)|existing ephemeral containers "[^"]*" may not be changed).*"#)
+});
 
 /// Versions inside of messages.
 static IN_MESSAGES: LazyLock<Regex> =
     LazyLock::new(|| pattern(concat!(r"(?<before>resource version: |, current: )", r"\d+(?: \(\d+\))?")));
+
+/// Versions inside of objects that are shown as text.
+static IN_TEXT: LazyLock<Regex> = LazyLock::new(|| pattern(r#"(?<before>resourceVersion(?:\\?":\\?"|: "))\d+"#));
 
 static IN_PARENTHESES: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?<before>ResourceVersion in (?:the precondition|record) )\(\d+\)"));
@@ -220,6 +287,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrong_with_custom_content_is_sorted_and_everything_else_keeps_its_place() {
+        let refusal = |group: &str, fields: [&str; 3]| {
+            let causes = fields.map(|field| json!({ "field": field, "message": "bad" }));
+            let message = format!("T is invalid: [{}: bad]", fields.join(": bad, "));
+            json!({ "kind": "Status", "message": message, "details": { "group": group, "causes": causes } })
+        };
+        let (found, sorted) = (["spec.z", "metadata.name", "spec.a"], ["spec.a", "metadata.name", "spec.z"]);
+        let shown = normal(&[refusal("a.example.com", found), refusal("apps", found)]);
+        assert_eq!(shown, [refusal("a.example.com", sorted), refusal("apps", found)]);
+    }
+
+    #[test]
     fn times_of_today_go_and_others_stay() {
         let mut normal = Normal::new("ns-test-1");
         assert_eq!(normal.text("2026-01-01T10:00:00Z"), "<time>");
@@ -231,6 +310,9 @@ mod tests {
     fn versions_in_messages_go() {
         let mut normal = Normal::new("ns-test-1");
         assert_eq!(normal.text("too old resource version: 1 (245)"), "too old resource version: <number>");
+        let shown = r#"Invalid value: "{\"metadata\":{\"resourceVersion\":\"17\"}}""#;
+        assert_eq!(normal.text(shown), shown.replace("17", "<number>"));
+        assert_eq!(normal.text("resourceVersion: \"17\""), "resourceVersion: \"<number>\"");
         let large = "Too large resource version: 9999, current: 245";
         assert_eq!(normal.text(large), "Too large resource version: <number>, current: <number>");
     }

@@ -1,5 +1,8 @@
 //! All scripts, written and generated, against one side or both.
 
+use std::fmt;
+
+use crate::answers::Answered;
 use crate::compare::{Difference, differences};
 use crate::error::Result;
 use crate::folder::Folder;
@@ -18,6 +21,44 @@ pub struct Proof {
     folder: Folder,
     written: Vec<Script>,
     generated: Vec<Script>,
+}
+
+/// What a comparison of Corral with a real server came to.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub steps: usize,
+    /// Steps whose answers differ, and only where that is known.
+    pub excused: usize,
+    /// What is left of the others when everything known is taken away.
+    pub differing: Vec<Difference>,
+}
+
+impl Tally {
+    fn add(&mut self, known: &Known, script: &Script, real: &[Answered], corral: &[Answered]) {
+        self.steps += script.steps.len();
+        for difference in differences(&script.name, real, corral) {
+            match known.unexcused(difference) {
+                Some(left) => self.differing.push(left),
+                None => self.excused += 1,
+            }
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (differing, excused) = (self.differing.len(), self.excused);
+        let equal = self.steps - differing - excused;
+        write!(out, "{} steps: {equal} equal, {excused} excused, {differing} differ", self.steps)
+    }
+}
+
+/// What both sides say today.
+#[derive(Debug, Default)]
+pub struct Live {
+    pub corral: Tally,
+    /// Where the real server says something else than was recorded; the recording stands for Corral.
+    pub outdated: Vec<Difference>,
 }
 
 impl Proof {
@@ -47,34 +88,38 @@ impl Proof {
         Ok(())
     }
 
-    /// Where Corral differs from the recordings, beyond what is known.
-    pub fn corral_against_recordings(&self, known: &Known) -> Result<Vec<Difference>> {
-        let found = self.against_recordings(&Corral, differences)?;
-        Ok(found.into_iter().filter_map(|difference| known.unexcused(difference)).collect())
+    /// Compares Corral with what was recorded.
+    pub fn against_recordings(&self, known: &Known) -> Result<Tally> {
+        let mut tally = Tally::default();
+        self.with_recordings(|script, recorded| {
+            tally.add(known, script, recorded, &Corral.answers(script)?);
+            Ok(())
+        })?;
+        Ok(tally)
     }
 
-    /// Where a real server says something else today than was recorded.
-    pub fn recordings_against_real(&self) -> Result<Vec<Difference>> {
-        self.against_recordings(&Real::start()?, |name, recorded, real| differences(name, real, recorded))
+    /// Compares Corral with a real server, and that with what was recorded of it.
+    pub fn live(&self, known: &Known) -> Result<Live> {
+        let real = Real::start()?;
+        let mut live = Live::default();
+        self.with_recordings(|script, recorded| {
+            let said = real.answers(script)?;
+            live.corral.add(known, script, &said, &Corral.answers(script)?);
+            live.outdated.extend(differences(&script.name, &said, recorded));
+            Ok(())
+        })?;
+        Ok(live)
     }
 
-    fn against_recordings(
-        &self,
-        side: &dyn Side,
-        compare: impl Fn(&str, &[crate::Answered], &[crate::Answered]) -> Vec<Difference>,
-    ) -> Result<Vec<Difference>> {
-        let mut found = vec![];
+    fn with_recordings(&self, mut look: impl FnMut(&Script, &[Answered]) -> Result<()>) -> Result<()> {
         for script in &self.written {
-            let recorded = recording::read(&self.folder.recording(&script.name), script)?;
-            found.extend(compare(&script.name, &recorded, &side.answers(script)?));
+            look(script, &recording::read(&self.folder.recording(&script.name), script)?)?;
         }
-        if !self.generated.is_empty() {
-            let recorded = recording::read_packed(&self.folder.generated_recording(), &self.generated)?;
-            for (script, recorded) in self.generated.iter().zip(&recorded) {
-                found.extend(compare(&script.name, recorded, &side.answers(script)?));
-            }
+        if self.generated.is_empty() {
+            return Ok(());
         }
-        Ok(found)
+        let recorded = recording::read_packed(&self.folder.generated_recording(), &self.generated)?;
+        self.generated.iter().zip(&recorded).try_for_each(|(script, recorded)| look(script, recorded))
     }
 
     pub fn known(&self) -> Result<Known> {

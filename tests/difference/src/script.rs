@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -140,6 +140,12 @@ fn content_type(word: &str) -> &str {
     CONTENT_TYPES.iter().find(|(short, _)| *short == word).map_or(word, |(_, long)| long)
 }
 
+/// Reads YAML in which `n` and `y` are letters, as in the name of a node, and not truth values.
+pub(crate) fn from_yaml<T: DeserializeOwned>(text: &str) -> std::result::Result<T, String> {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
+}
+
 impl Script {
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|source| Error::File {
@@ -148,8 +154,7 @@ impl Script {
             source,
         })?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let script: Script = serde_saphyr::from_str(&text)
-            .map_err(|error| Error::NoScript { path: path.to_owned(), cause: error.to_string() })?;
+        let script: Script = from_yaml(&text).map_err(|cause| Error::NoScript { path: path.to_owned(), cause })?;
         Ok(Script { name, ..script })
     }
 
@@ -275,7 +280,7 @@ mod tests {
     use super::*;
 
     fn script(steps: &str) -> std::result::Result<Script, String> {
-        serde_saphyr::from_str(&format!("about: a test\nsteps:\n{steps}")).map_err(|error| error.to_string())
+        from_yaml(&format!("about: a test\nsteps:\n{steps}"))
     }
 
     #[test]
@@ -290,6 +295,13 @@ mod tests {
             })
             .collect();
         assert_eq!(types, ["application/json", "application/merge-patch+json"]);
+    }
+
+    #[test]
+    fn a_single_letter_is_no_truth_value() {
+        let script = script("- { ask: POST /a, body: { nodeName: n, ready: true } }").unwrap();
+        let Step::Ask(Ask { body: Body::Json(body), .. }) = &script.steps[0] else { unreachable!() };
+        assert_eq!(body, &serde_json::json!({ "nodeName": "n", "ready": true }));
     }
 
     #[test]

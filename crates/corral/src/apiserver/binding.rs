@@ -6,7 +6,7 @@ use super::{
     conditions,
     object::{Meta, Object, at, child, text},
     resources::ResourceId,
-    status::{Answer, bad_request, conflict, not_found, stale},
+    status::{Answer, FieldError, bad_request, conflict, not_found, stale, unexplained},
     store::{Cause, Store},
     verbs::Target,
 };
@@ -18,8 +18,14 @@ pub(crate) fn bind(store: &mut Store, by: &Cause<'_>, target: &Target, binding: 
     if binding.name() != target.name {
         return Err(bad_request("name in URL does not match name in Binding object"));
     }
+    let kind = text(binding, &["target", "kind"]);
+    if !matches!(kind, "" | "Node") {
+        let known = ["Node", "<empty>"].map(String::from);
+        let error = FieldError::unsupported("target.kind", &json!(kind), &known);
+        return Err(unexplained(&error.to_string()));
+    }
     if node.is_empty() {
-        return Err(bad_request("target.name: Required value"));
+        return Err(unexplained(&FieldError::required("target.name", "").to_string()));
     }
     let Some(stored) = store.get(id, &target.key()) else {
         return Err(not_found(id, &target.name));
@@ -33,7 +39,7 @@ pub(crate) fn bind(store: &mut Store, by: &Cause<'_>, target: &Target, binding: 
         }
     }
     child(&mut pod, "spec").insert("nodeName".into(), json!(node));
-    let scheduled = json!({ "type": "PodScheduled", "status": "True" });
+    let scheduled = json!({ "type": "PodScheduled", "status": "True", "lastProbeTime": null });
     conditions::set(child(&mut pod, "status"), scheduled, by.at);
     store.put(by, id, &target.key(), pod).map(|_| ())
 }

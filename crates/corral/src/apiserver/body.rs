@@ -2,12 +2,14 @@
 //!
 //! The original says it in the words of Go's decoder, and clients show them to people, so they are the same here.
 
+use kube::core::Status;
 use serde_json::{Map, Value};
 
 use super::{
-    object::Object,
+    object::{Object, text},
     protobuf::{self, PROTOBUF},
     status::{Answer, bad_request, patch_rejected, unexplained, unsupported_media_type},
+    verbs::patch::Patch,
 };
 
 const JSON: &str = "application/json";
@@ -18,10 +20,13 @@ const TYPE_META: &str =
 
 /// The object in a body, which has to be of `kind`.
 pub(crate) fn object(content_type: &str, body: &[u8], kind: &str) -> Answer<Object> {
-    read_object(content_type, body)?.map_err(|why| {
-        let shown = summary(body);
-        bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({shown})"))
-    })
+    read_object(content_type, body)?.map_err(|why| unrecognised(body, kind, &why))
+}
+
+/// What is said of a body that is no object of this kind.
+pub(crate) fn unrecognised(body: &[u8], kind: &str, why: &str) -> Box<Status> {
+    let shown = summary(body);
+    bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({shown})"))
 }
 
 /// The options in the body of a delete. What cannot be read of them is an error without a reason.
@@ -29,7 +34,14 @@ pub(crate) fn options(content_type: &str, body: &[u8]) -> Answer<Object> {
     if body.is_empty() {
         return Ok(Object::new());
     }
-    read_object(content_type, body)?.map_err(|why| unexplained(&why))
+    let options = read_object(content_type, body)?.map_err(|why| unexplained(&why))?;
+    let (version, kind) = (text(&options, &["apiVersion"]), text(&options, &["kind"]));
+    if !matches!(kind, "" | "DeleteOptions") {
+        return Err(unexplained(&format!(
+            "no kind {kind:?} is registered for version {version:?} in scheme \"pkg/runtime/scheme.go:110\""
+        )));
+    }
+    Ok(options)
 }
 
 fn read_object(content_type: &str, body: &[u8]) -> Answer<Result<Object, String>> {
@@ -84,7 +96,7 @@ pub(crate) fn strategic_patch(body: &[u8]) -> Answer<Object> {
     }
 }
 
-pub(crate) fn json_patch(body: &[u8]) -> Answer<json_patch::Patch> {
+pub(crate) fn json_patch(body: &[u8]) -> Answer<Patch> {
     let wrong = |found: &Value, wanted: &str| {
         let found = go_kind(found);
         bad_request(format!("error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"))
@@ -97,8 +109,15 @@ pub(crate) fn json_patch(body: &[u8]) -> Answer<json_patch::Patch> {
     if let Some(other) = operations.iter().find(|operation| !operation.is_object()) {
         return Err(wrong(other, "handlers.jsonPatchOp"));
     }
+    let mut odd = vec![];
+    for (place, operation) in operations.iter().enumerate() {
+        let names = operation.as_object().into_iter().flatten().map(|(name, _)| name);
+        let unknown = names.filter(|name| !["op", "path", "from", "value"].contains(&name.as_str()));
+        odd.extend(unknown.map(|name| format!("json patch unknown field \"[{place}].{name}\"")));
+    }
     // An operation that does not exist, or lacks a part, fails when it is applied.
-    serde_json::from_value(Value::Array(operations)).map_err(|_| patch_rejected())
+    let operations = serde_json::from_value(Value::Array(operations)).map_err(|_| patch_rejected())?;
+    Ok(Patch::Json { operations, odd })
 }
 
 /// What a body applies. It is YAML, and mostly JSON, which is the same and read in less time.

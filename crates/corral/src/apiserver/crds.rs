@@ -226,6 +226,7 @@ impl Rules for DefinitionRules {
 
     fn validate(&self, _version: &str, object: &Object, errors: &mut Vec<FieldError>) {
         definition_rules::validate(object, errors);
+        definition_rules::validate_stored_versions(object, errors);
     }
 
     fn validate_update(&self, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
@@ -338,7 +339,31 @@ impl Rules for CustomRules {
     fn judge(&self, version: &str, new: &Object, old: Option<&Object>, errors: &mut Vec<FieldError>) -> Vec<String> {
         let Some(version) = self.versions.get(version) else { return vec![] };
         version.schema.validate_root(new, old, errors);
-        if !version.schema.has_rules() {
+        version.check_further(new, errors);
+        version.judge(new, old, errors)
+    }
+
+    fn judge_status(&self, version: &str, new: &Object, old: &Object, errors: &mut Vec<FieldError>) -> Vec<String> {
+        let Some(version) = self.versions.get(version) else { return vec![] };
+        version.schema.validate_status(new, Some(old), errors);
+        version.check_further(new, errors);
+        version.judge(new, Some(old), errors)
+    }
+}
+
+impl Version {
+    /// What is checked beside the schema: objects inside of the object, and how many replicas it wants and has.
+    fn check_further(&self, new: &Object, errors: &mut Vec<FieldError>) {
+        for (name, value) in new.iter().filter(|(name, _)| *name != "metadata") {
+            self.schema.validate_embedded_field(name, value, errors);
+        }
+        if let Some(paths) = &self.scale {
+            paths.check(new, errors);
+        }
+    }
+
+    fn judge(&self, new: &Object, old: Option<&Object>, errors: &mut Vec<FieldError>) -> Vec<String> {
+        if !self.schema.has_rules() {
             return vec![];
         }
         if errors.iter().any(FieldError::blocks_rules) {
@@ -347,7 +372,7 @@ impl Rules for CustomRules {
             errors.push(FieldError::invalid("<nil>", &Value::Null, why));
             return vec![];
         }
-        let verdict = version.schema.judge_root(new, old);
+        let verdict = self.schema.judge_root(new, old);
         errors.extend(verdict.errors);
         verdict.warnings
     }

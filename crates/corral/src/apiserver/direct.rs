@@ -155,7 +155,11 @@ impl Direct {
             {
                 object.set_meta("resourceVersion", current.revision.to_string());
             }
-            let subresource = if part == Part::Status { "status" } else { "" };
+            let subresource = match part {
+                Part::Main => "",
+                Part::Status => "status",
+                Part::Other(name) => name,
+            };
             self.write(store, Verb::Update, subresource, &target, Intent::Update(part, object))
         })
     }

@@ -14,11 +14,15 @@ use super::{
         Target,
         delete::{DeleteOptions, Preconditions, check_preconditions, delete},
         read::bounds,
+        update::Part,
     },
+    write::{self, Intent, Write},
 };
 
 /// More pods than this cannot be on their way out of one budget.
 const MAX_DISRUPTED: usize = 2000;
+/// What the server calls itself where it is its own client.
+const SERVER: &str = "kube-apiserver";
 const REFUSED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 fn budgets() -> ResourceId {
@@ -31,14 +35,15 @@ pub(crate) fn evict(store: &mut Store, by: &Cause<'_>, target: &Target, options:
         return Err(not_found(id, &target.name));
     };
     let mut pod = stored.object()?;
-    check_preconditions(target, &pod, options.preconditions.as_ref())?;
     let budget = if is_no_loss(&pod) { None } else { budget_of(store, target, stored)? };
-    if let Some((key, mut budget)) = budget
+    if let Some(mut budget) = budget
         && is_guarded(&pod, &budget)
     {
         take_one(&mut budget, &target.name, by)?;
-        store.put(by, &budgets(), &key, budget)?;
+        write_budget(store, by, budget)?;
     }
+    // As in the original, a pod that turns out to be another one has already cost the budget a disruption.
+    check_preconditions(target, &pod, options.preconditions.as_ref())?;
 
     mark_as_disrupted(&mut pod, by);
     let marked = store.put(by, id, &target.key(), pod)?;
@@ -50,23 +55,33 @@ pub(crate) fn evict(store: &mut Store, by: &Cause<'_>, target: &Target, options:
     delete(store, by, target, &options).map(|_| ())
 }
 
+/// The server writes the status of a budget as a client of itself.
+fn write_budget(store: &mut Store, by: &Cause<'_>, budget: Object) -> Answer<()> {
+    let resource = store.of(&budgets())?.resource.clone();
+    let (namespace, name) = (budget.namespace().to_string(), budget.name().to_string());
+    let target = Target { version: resource.storage_version.clone(), resource, namespace, name };
+    let cause = Cause { subresource: "status", ..*by };
+    let write = Write { manager: SERVER, ..Write::inside(cause, &target) };
+    write::now(store, &write, Intent::Update(Part::Status, budget)).map(drop)
+}
+
 /// A pod that does not run, or is on its way out already, is not protected.
 fn is_no_loss(pod: &Object) -> bool {
     pod.is_deleting() || matches!(text(pod, &["status", "phase"]), "Succeeded" | "Failed" | "Pending")
 }
 
-/// The one budget that covers a pod, with its key.
-fn budget_of(store: &Store, target: &Target, pod: &Stored) -> Answer<Option<(String, Object)>> {
+/// The one budget that covers a pod.
+fn budget_of(store: &Store, target: &Target, pod: &Stored) -> Answer<Option<Object>> {
     let (start, end) = bounds(&target.namespace);
     let mut found = None;
-    for (key, stored) in store.of(&budgets())?.objects.range::<str, _>((start.as_bound(), end.as_bound())) {
+    for (_, stored) in store.of(&budgets())?.objects.range::<str, _>((start.as_bound(), end.as_bound())) {
         let budget = stored.object()?;
         // A budget without a selector covers nothing; an empty selector covers the namespace.
         let Some(selector) = at(&budget, &["spec", "selector"]) else { continue };
         if !Selectors::from_label_selector(selector).matches(&target.key(), pod) {
             continue;
         }
-        if found.replace((key.to_string(), budget)).is_some() {
+        if found.replace(budget).is_some() {
             let why =
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
             return Err(unexplained(why));
@@ -136,7 +151,7 @@ fn take_one(budget: &mut Object, pod: &str, by: &Cause<'_>) -> Answer<()> {
 fn mark_as_disrupted(pod: &mut Object, by: &Cause<'_>) {
     let condition = json!({
         "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting",
+        "message": "Eviction API: evicting", "lastProbeTime": null,
     });
     conditions::set(child(pod, "status"), condition, by.at);
 }

@@ -97,17 +97,29 @@ fn validate_owners(object: &Object, errors: &mut Vec<FieldError>) {
                 errors.push(FieldError::invalid(field, &json!(""), "must not be empty"));
             }
         }
+        if (text("apiVersion"), text("kind")) == ("v1", "Event") {
+            let why = "/v1, Kind=Event is disallowed from being an owner";
+            errors.push(FieldError::invalid_as("metadata.ownerReferences", &shown_owner(owner), why));
+        }
         if owner.get("controller").and_then(Value::as_bool) == Some(true) {
             let this = format!("{}/{}", text("kind"), text("name"));
             if let Some(first) = &controller {
                 let why = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}"
                 );
-                errors.push(FieldError::invalid("metadata.ownerReferences", &json!(owners), &why));
+                let all: Vec<_> = owners.into_iter().flatten().map(shown_owner).collect();
+                errors.push(FieldError::invalid_as("metadata.ownerReferences", &format!("[{}]", all.join(",")), &why));
             }
             controller.get_or_insert(this);
         }
     }
+}
+
+/// In the order in which the original has its fields.
+fn shown_owner(owner: &Value) -> String {
+    let names = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+    let stated = names.iter().filter_map(|name| Some(format!("{name:?}:{}", owner.get(name)?)));
+    format!("{{{}}}", stated.collect::<Vec<_>>().join(","))
 }
 
 fn validate_finalizers(object: &Object, errors: &mut Vec<FieldError>) {
@@ -151,9 +163,7 @@ fn validate_changes(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     for name in ["name", "namespace", "uid"] {
         if new.meta_text(name) != old.meta_text(name) {
             let field = format!("metadata.{name}");
-            let error = FieldError::invalid(field, &json!(new.meta_text(name)), IMMUTABLE);
-            // The original looks twice, and says it twice.
-            errors.extend([error.clone(), error]);
+            errors.push(FieldError::invalid(field, &json!(new.meta_text(name)), IMMUTABLE));
         }
     }
     // What is being deleted stays so; nothing else is deleted by saying that it is.

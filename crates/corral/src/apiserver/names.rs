@@ -90,8 +90,26 @@ fn is_qualified(key: &str) -> bool {
     prefix.len() <= 253 && prefix.split('.').all(is_label) && name.len() <= 63 && is_word(name)
 }
 
-/// What is wrong with the value of a label.
-/// What a ConfigMap or Secret holds something under.
+/// What is wrong with the name of a port.
+pub(crate) fn port(name: &str) -> Vec<String> {
+    let mut wrong = too_long(name, 15);
+    let is_letter = |letter: u8| letter.is_ascii_lowercase();
+    if name.is_empty() || !name.bytes().all(|letter| is_letter(letter) || letter.is_ascii_digit() || letter == b'-') {
+        wrong.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".into());
+    }
+    if !name.bytes().any(is_letter) {
+        wrong.push("must contain at least one letter (a-z)".into());
+    }
+    if name.contains("--") {
+        wrong.push("must not contain consecutive hyphens".into());
+    }
+    if name.starts_with('-') || name.ends_with('-') {
+        wrong.push("must not begin or end with a hyphen".into());
+    }
+    wrong
+}
+
+/// What is wrong with what a ConfigMap or Secret holds something under.
 pub(crate) fn config_key(key: &str) -> Vec<String> {
     let mut wrong = vec![];
     if key.len() > 253 {
@@ -113,6 +131,7 @@ pub(crate) fn config_key(key: &str) -> Vec<String> {
     wrong
 }
 
+/// What is wrong with the value of a label.
 pub(crate) fn label_value(value: &str) -> Vec<String> {
     let mut wrong = too_long(value, 63);
     if !value.is_empty() && !is_word(value) {

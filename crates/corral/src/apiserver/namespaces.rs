@@ -6,15 +6,16 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    object::{Meta, Object, at, child, moment, take_from},
+    object::{Meta, Object, at, child, moment, take_from, text},
     resources::{Resource, ResourceId, Rules},
-    status::{Answer, cause, forbidden, not_found, stale},
+    status::{Answer, FieldError, cause, forbidden, not_found},
     store::{Cause, Store, Stored},
-    verbs::Target,
 };
 
 /// The namespaces that every cluster has.
 pub(crate) const INITIAL: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+const IMMORTAL: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 /// The finalizer in the spec, which the namespace controller removes once the namespace is empty.
 const KUBERNETES: &str = "kubernetes";
@@ -40,6 +41,14 @@ pub(crate) fn check_accepts_objects(store: &Store, resource: &Resource, namespac
     Ok(())
 }
 
+/// Refuses to delete what no cluster can do without.
+pub(crate) fn check_mortal(name: &str) -> Answer<()> {
+    match IMMORTAL.contains(&name) {
+        true => Err(forbidden(&id(), name, "this namespace may not be deleted", vec![])),
+        false => Ok(()),
+    }
+}
+
 /// Starts the end of a namespace, which then stays until a controller has emptied and finalized it. None if it may go
 /// at once.
 pub(crate) fn terminate(
@@ -62,25 +71,8 @@ fn is_held(object: &Object) -> bool {
     at(object, &["spec", "finalizers"]).and_then(Value::as_array).is_some_and(|held| !held.is_empty())
 }
 
-/// Replaces the finalizers of the spec; the last one to go lets the namespace go.
-pub(crate) fn finalize(store: &mut Store, by: &Cause<'_>, target: &Target, new: &Object) -> Answer<Arc<Stored>> {
-    let Some(current) = store.get(&id(), &target.name) else {
-        return Err(not_found(&id(), &target.name));
-    };
-    let mut object = current.object()?;
-    if !new.resource_version().is_empty() && new.resource_version() != object.resource_version() {
-        return Err(stale(&id(), &target.name));
-    }
-    let finalizers = at(new, &["spec", "finalizers"]).cloned();
-    match finalizers.filter(|list| list.as_array().is_some_and(|list| !list.is_empty())) {
-        Some(finalizers) => child(&mut object, "spec").insert("finalizers".into(), finalizers),
-        None => child(&mut object, "spec").remove("finalizers"),
-    };
-    if object.is_deleting() && !is_held(&object) && object.finalizers().is_empty() {
-        return store.remove(by, &id(), &target.name, object);
-    }
-    store.put(by, &id(), &target.name, object)
-}
+/// The part through which a namespace controller says that it is done.
+pub(crate) const FINALIZE: &str = "finalize";
 
 pub(crate) struct NamespaceRules;
 
@@ -106,6 +98,21 @@ impl Rules for NamespaceRules {
 
     fn prepare_update(&self, new: &mut Object, old: &Object) {
         take_from(new, "spec", old);
+    }
+
+    /// Only here the finalizers of the spec change.
+    fn prepare_part(&self, _part: &str, new: &mut Object, old: &Object) {
+        take_from(new, "status", old);
+    }
+
+    fn validate_status(&self, new: &Object, _old: &Object, errors: &mut Vec<FieldError>) {
+        let phase = text(new, &["status", "phase"]);
+        let why = match (new.is_deleting(), phase) {
+            (false, "Active") | (true, "Terminating") | (_, "") => return,
+            (false, _) => "may only be 'Active' if `deletionTimestamp` is empty",
+            (true, _) => "may only be 'Terminating' if `deletionTimestamp` is not empty",
+        };
+        errors.push(FieldError::invalid("status.Phase", &json!(phase), why));
     }
 
     fn is_held(&self, object: &Object) -> bool {

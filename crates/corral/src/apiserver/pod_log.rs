@@ -77,11 +77,14 @@ pub(crate) struct LogOptions {
 }
 
 impl LogOptions {
-    pub fn read(query: &Query, now: Timestamp) -> Answer<Self> {
+    pub fn read(query: &Query, pod: &str, now: Timestamp) -> Answer<Self> {
         let mut errors = vec![];
         let positive = "must be greater than 0";
-        if query.limit_bytes == Some(0) {
-            errors.push(FieldError::invalid("limitBytes", &0.into(), positive));
+        if let Some(lines) = query.tail_lines.filter(|lines| *lines < 0) {
+            errors.push(FieldError::invalid("tailLines", &lines.into(), "must be greater than or equal to 0"));
+        }
+        if let Some(bytes) = query.limit_bytes.filter(|bytes| *bytes < 1) {
+            errors.push(FieldError::invalid("limitBytes", &bytes.into(), positive));
         }
         if let Some(seconds) = query.since_seconds.filter(|seconds| *seconds < 1) {
             errors.push(FieldError::invalid("sinceSeconds", &seconds.into(), positive));
@@ -90,7 +93,7 @@ impl LogOptions {
             errors.push(FieldError::forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"));
         }
         if !errors.is_empty() {
-            return Err(invalid("", "PodLogOptions", "", &errors));
+            return Err(invalid("", "PodLogOptions", pod, &errors));
         }
         let since = match (query.since_seconds, query.since_time.as_str()) {
             (Some(seconds), _) => now.checked_sub(SignedDuration::from_secs(seconds)).ok(),
@@ -99,8 +102,9 @@ impl LogOptions {
                 bad_request(format!("parsing time {time:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {time:?}"))
             })?),
         };
-        let Query { tail_lines, limit_bytes, timestamps, .. } = *query;
-        Ok(LogOptions { tail_lines, limit_bytes, since, timestamps })
+        let [tail_lines, limit_bytes] =
+            [query.tail_lines, query.limit_bytes].map(|number| number.and_then(|number| usize::try_from(number).ok()));
+        Ok(LogOptions { tail_lines, limit_bytes, since, timestamps: query.timestamps })
     }
 }
 

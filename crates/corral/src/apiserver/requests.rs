@@ -8,8 +8,14 @@ use kube::core::Status;
 use serde_json::{Value, json};
 
 use super::{
-    ApiServer, body, duplicates, kubevirt,
-    object::{Meta, Object, at, child, fill, moment},
+    ApiServer, body,
+    builtin::{
+        named::RECORDED,
+        pod_parts::{EPHEMERAL_CONTAINERS, RESIZE},
+    },
+    duplicates, kubevirt,
+    namespaces::FINALIZE,
+    object::{Meta, Object, at, child, fill, moment, text},
     options::{FieldValidation, MANAGER_LIMIT, WriteOptions},
     protobuf::PROTOBUF,
     request::{Path, Query, Wish, content_type},
@@ -19,6 +25,7 @@ use super::{
     service::{ApiBody, json_value, page_not_found, respond},
     status::{self, Answer, bad_request, method_not_allowed, no_such_resource, not_found, unsupported_media_type},
     store::{Cause, Store, Stored, Verb},
+    tokens,
     verbs::{
         Target,
         delete::DeleteOptions,
@@ -88,7 +95,9 @@ pub(super) async fn answer(
     let ask = Ask { server, actor, head, path, query, body, warnings, target, view };
     match path.subresource.as_str() {
         "" => ask.main(wish).await,
-        "status" if ask.target.resource.status => ask.status(wish).await,
+        "status" if ask.target.resource.status => ask.part(wish, Part::Status).await,
+        "ephemeralcontainers" if ask.is_core("pods") => ask.part(wish, Part::Other(EPHEMERAL_CONTAINERS)).await,
+        "resize" if ask.is_core("pods") => ask.part(wish, Part::Other(RESIZE)).await,
         "eviction" if ask.is_core("pods") => ask.evict(wish).await,
         "binding" if ask.is_core("pods") => ask.bind(wish).await,
         "log" if ask.is_core("pods") => ask.log(wish),
@@ -97,7 +106,8 @@ pub(super) async fn answer(
         "portforward" if ask.is_core("pods") => ask.forward(),
         "proxy" if ask.is_core("nodes") => ask.node_proxy(),
         "scale" if let Some(paths) = Paths::of(&ask.target) => ask.scale(wish, &paths).await,
-        "finalize" if ask.is_core("namespaces") => ask.finalize(wish).await,
+        FINALIZE if ask.is_core("namespaces") && wish == Wish::Update => ask.update(Part::Other(FINALIZE)).await,
+        FINALIZE if ask.is_core("namespaces") => Err(method_not_allowed()),
         "token" if ask.is_core("serviceaccounts") => ask.token(wish),
         _ if ask.target.resource.shape.is_none() => Err(not_found(&ask.target.resource.id, &ask.target.name)),
         _ => Err(no_such_resource()),
@@ -185,11 +195,11 @@ impl Ask<'_> {
         }
     }
 
-    async fn status(&self, wish: Wish) -> Answer<Response<ApiBody>> {
+    async fn part(&self, wish: Wish, part: Part) -> Answer<Response<ApiBody>> {
         match wish {
             Wish::Get => self.get(),
-            Wish::Update => self.update(Part::Status).await,
-            Wish::Patch => self.patch(Part::Status).await,
+            Wish::Update => self.update(part).await,
+            Wish::Patch => self.patch(part).await,
             _ => Err(method_not_allowed()),
         }
     }
@@ -210,7 +220,7 @@ impl Ask<'_> {
         let built_in = self.target.resource.shape.is_some();
         let options = || WriteOptions::read(self.query, "PatchOptions", false);
         let (options, patch) = match content_type(&self.head.headers) {
-            JSON_PATCH => (options()?, Patch::Json(self.if_there(body::json_patch(self.body))?)),
+            JSON_PATCH => (options()?, self.if_there(body::json_patch(self.body))?),
             MERGE_PATCH => (options()?, Patch::Merge(self.if_there(body::merge_patch(self.body))?)),
             APPLY_PATCH => return self.apply(part).await,
             STRATEGIC_MERGE_PATCH if built_in => {
@@ -250,7 +260,8 @@ impl Ask<'_> {
     /// Deletes each object that is selected, and answers with all of them as they were.
     async fn delete_collection(&self) -> Answer<Response<ApiBody>> {
         let target = &self.target;
-        if target.resource.namespaced && target.namespace.is_empty() {
+        let one_by_one = target.resource.shape.is_some() && !RECORDED.allows(&target.resource, "deletecollection");
+        if one_by_one || (target.resource.namespaced && target.namespace.is_empty()) {
             return Err(method_not_allowed());
         }
         let (options, deletion) = self.delete_options()?;
@@ -377,10 +388,11 @@ impl Ask<'_> {
         if wish != Wish::Create {
             return Err(method_not_allowed());
         }
+        let mut request = body::object(content_type(&self.head.headers), self.body, "TokenRequest")?;
         let account = self.server.store().with(|store| get(store, &self.target, ""))?.object()?;
-        let mut request = self.object()?;
         let now = self.server.clock().now();
         let seconds = at(&request, &["spec", "expirationSeconds"]).and_then(Value::as_i64);
+        tokens::check(&request, account.name(), seconds)?;
         let (token, end) = self.server.tokens().issue(account.namespace(), account.name(), seconds, now);
         request.insert(
             "metadata".into(),
@@ -393,15 +405,6 @@ impl Ask<'_> {
         spec.entry("boundObjectRef").or_insert(Value::Null);
         request.insert("status".into(), json!({ "token": token, "expirationTimestamp": moment(end) }));
         Ok(json_value(StatusCode::CREATED, &Value::Object(request)))
-    }
-
-    async fn finalize(&self, wish: Wish) -> Answer<Response<ApiBody>> {
-        if wish != Wish::Update {
-            return Err(method_not_allowed());
-        }
-        let options = WriteOptions::read(self.query, "UpdateOptions", false)?;
-        let outcome = self.write(Verb::Update, &options, Intent::Finalize(self.object()?)).await?;
-        self.outcome(&outcome)
     }
 
     fn outcome(&self, outcome: &Outcome) -> Answer<Response<ApiBody>> {
@@ -447,7 +450,9 @@ impl Ask<'_> {
         let write = self.as_write(Verb::Create, options);
         let duplicates = match options.validation {
             FieldValidation::Ignore => vec![],
-            FieldValidation::Warn | FieldValidation::Strict => duplicates::find(self.body),
+            FieldValidation::Warn | FieldValidation::Strict => {
+                duplicates::find(self.body).iter().map(|path| format!("duplicate field {path:?}")).collect()
+            }
         };
         let checked = self.target.check_fields(&write, &object, &duplicates);
         checked.map_err(|why| self.target.unrecognised(&why))?;
@@ -461,6 +466,11 @@ impl Ask<'_> {
         if sent == PROTOBUF && resource.shape.is_none() {
             return Err(unknown_format(&["application/json", "application/yaml"]));
         }
-        body::object(sent, self.body, &resource.id.kind)
+        let object = body::object(sent, self.body, &resource.id.kind)?;
+        if resource.shape.is_none() && text(&object, &["kind"]).is_empty() {
+            let why = format!("Object 'Kind' is missing in '{}'", json!(object));
+            return Err(body::unrecognised(self.body, &resource.id.kind, &why));
+        }
+        Ok(object)
     }
 }

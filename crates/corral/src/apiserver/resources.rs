@@ -207,6 +207,9 @@ pub(crate) trait Rules: Send + Sync {
         take_from(new, "spec", old);
     }
 
+    /// Puts back what an update of a named part may not change.
+    fn prepare_part(&self, _part: &str, _new: &mut Object, _old: &Object) {}
+
     /// What is wrong with an object, whether new or changed.
     fn validate(&self, _version: &str, _object: &Object, _errors: &mut Vec<FieldError>) {}
 
@@ -222,6 +225,11 @@ pub(crate) trait Rules: Send + Sync {
         vec![]
     }
 
+    /// The same for a change of the status of a custom kind.
+    fn judge_status(&self, _version: &str, _new: &Object, _old: &Object, _errors: &mut Vec<FieldError>) -> Vec<String> {
+        vec![]
+    }
+
     /// Sets what follows from other objects on a new one, or refuses it because of them.
     fn admit(&self, _store: &Store, _object: &mut Object) -> Answer<()> {
         Ok(())
@@ -234,6 +242,9 @@ pub(crate) trait Rules: Send + Sync {
 
     /// What is wrong with the status of a built-in kind.
     fn validate_status(&self, _new: &Object, _old: &Object, _errors: &mut Vec<FieldError>) {}
+
+    /// What is wrong with a change of a named part.
+    fn validate_part(&self, _part: &str, _new: &Object, _old: &Object, _errors: &mut Vec<FieldError>) {}
 
     /// What is wrong with a change.
     fn validate_update(&self, _new: &Object, _old: &Object, _errors: &mut Vec<FieldError>) {}

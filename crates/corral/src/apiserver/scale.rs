@@ -1,12 +1,29 @@
 //! The `scale` of an object: how many replicas it wants and has, as an `autoscaling/v1` Scale, whatever its kind calls
 //! them.
 
+use std::sync::{Arc, LazyLock};
+
 use serde_json::{Value, json};
 
 use super::{
-    object::{Meta, Object, at, text},
-    status::{Answer, FieldError, bad_request, invalid},
-    verbs::Target,
+    builtin,
+    fields::{
+        Conflict,
+        managers::{Manager, ManagerId, Managers},
+        set::FieldSet,
+        step,
+    },
+    gotext::{printed, type_name},
+    object::{Meta, Object, at, child, text},
+    resources::Resource,
+    status::{Answer, FieldError, invalid, no_such_resource, not_found},
+    store::Store,
+    verbs::{
+        Target,
+        apply::conflict_status,
+        update::{self, Part},
+    },
+    write::{Draft, Write},
 };
 
 /// Where a kind keeps what its scale shows, as names of fields.
@@ -51,6 +68,23 @@ impl Paths {
         at(object, &path).and_then(Value::as_i64).unwrap_or_default()
     }
 
+    /// What is wrong with the numbers of a custom object.
+    pub fn check(&self, object: &Object, errors: &mut Vec<FieldError>) {
+        for path in [&self.spec, &self.status] {
+            let field = format!(".{}", path.join("."));
+            match number_at(object, path) {
+                Ok(number) if number < 0 => {
+                    errors.push(FieldError::invalid(field, &json!(number), "should be a non-negative integer"));
+                }
+                Ok(_) => {}
+                Err(why) => {
+                    let why = format!("{field} accessor error: {why}");
+                    errors.push(FieldError::invalid(field, &json!(0), &why));
+                }
+            }
+        }
+    }
+
     /// The scale of an object.
     pub fn show(&self, object: &Object) -> Value {
         let mut metadata = json!({ "name": object.name() });
@@ -72,28 +106,123 @@ impl Paths {
         json!({ "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status })
     }
 
-    /// The change that a scale asks for, as a merge patch of the object.
-    pub fn change(&self, target: &Target, scale: &Value) -> Answer<Value> {
-        let name = scale["metadata"]["name"].as_str().unwrap_or_default();
-        if name != target.name {
-            return Err(bad_request(format!(
-                "the name of the object ({name}) does not match the name on the URL ({})",
-                target.name
-            )));
-        }
-        let replicas = scale["spec"]["replicas"].as_i64().unwrap_or_default();
-        if replicas < 0 {
+    /// What a scale asks for, once it was found to be one.
+    pub fn wanted(&self, target: &Target, scale: &Object) -> Answer<Wanted> {
+        let replicas = at(scale, &["spec", "replicas"]).and_then(Value::as_i64).unwrap_or_default();
+        // Custom objects have checks of their own for it.
+        if replicas < 0 && target.resource.shape.is_some() {
             let why = "must be greater than or equal to 0";
             let error = FieldError::invalid("spec.replicas", &json!(replicas), why);
             return Err(invalid("autoscaling", "Scale", &target.name, &[error]));
         }
-        let nested = self.spec.iter().rev().fold(json!(replicas), |inner, name| json!({ name: inner }));
-        let mut change = nested;
-        if let Some(version) = scale["metadata"]["resourceVersion"].as_str().filter(|version| !version.is_empty()) {
-            change["metadata"] = json!({ "resourceVersion": version });
-        }
-        Ok(change)
+        let (version, uid) = (scale.resource_version().to_string(), scale.uid().to_string());
+        Ok(Wanted { path: self.spec.clone(), replicas, version, uid, applied: false })
     }
+}
+
+/// The number at a path, 0 where there is none, or what stands in its way.
+fn number_at(object: &Object, path: &[String]) -> Result<i64, String> {
+    let misfit = |value: &Value, wanted: &str| {
+        format!("{} is of the type {}, expected {wanted}", printed(value), type_name(value))
+    };
+    let Some((last, above)) = path.split_last() else { return Ok(0) };
+    let mut fields = object;
+    for name in above {
+        match fields.get(name) {
+            None => return Ok(0),
+            Some(Value::Object(below)) => fields = below,
+            Some(other) => return Err(misfit(other, "map[string]interface{}")),
+        }
+    }
+    match fields.get(last) {
+        None | Some(Value::Null) => Ok(0),
+        Some(value) => value.as_i64().ok_or_else(|| misfit(value, "int64")),
+    }
+}
+
+/// How many replicas an object is to have, where it keeps that, and which object it has to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    path: Vec<String>,
+    replicas: i64,
+    version: String,
+    uid: String,
+    /// Whether it is stated by an apply.
+    applied: bool,
+}
+
+impl Wanted {
+    pub fn by_apply(self) -> Self {
+        Wanted { applied: true, ..self }
+    }
+}
+
+/// The kind of all scales.
+pub(crate) fn kind() -> &'static Arc<Resource> {
+    static KIND: LazyLock<Arc<Resource>> = LazyLock::new(|| Arc::new(builtin::scale()));
+    &KIND
+}
+
+pub(crate) fn draft(store: &Store, write: &Write<'_>, wanted: &Wanted) -> Answer<Draft> {
+    let target = write.target;
+    let Some(current) = store.get(&target.resource.id, &target.key()).cloned() else {
+        return Err(not_found(&target.resource.id, &target.name));
+    };
+    let old = current.object()?;
+    update::check_uid(target, &old, &wanted.uid)?;
+    let mut new = old.clone();
+    let changed = {
+        let (name, above) = wanted.path.split_last().ok_or_else(no_such_resource)?;
+        let parent = above.iter().fold(&mut new, |parent, name| child(parent, name));
+        let before = parent.insert(name.clone(), json!(wanted.replicas));
+        before.and_then(|before| before.as_i64()).unwrap_or_default() != wanted.replicas
+    };
+    if !wanted.version.is_empty() {
+        new.set_meta("resourceVersion", wanted.version.clone());
+    }
+    manage(write, wanted, changed, &mut new)?;
+    update::drafted(write, Part::Main, current, old, new)
+}
+
+/// Whoever sets the replicas manages them, by way of the scale; a scale of none says nothing, and so nobody does.
+fn manage(write: &Write<'_>, wanted: &Wanted, changed: bool, object: &mut Object) -> Answer<()> {
+    let version = write.target.resource.api_version(&write.target.version);
+    let path: Vec<String> = wanted.path.iter().map(|name| step::field(name)).collect();
+    let mut fields = FieldSet::default();
+    fields.insert(&path);
+    let Some(mut managers) = Managers::read(object.meta("managedFields").cloned()) else { return Ok(()) };
+    let id = ManagerId::new(write.manager, wanted.applied, &version, "scale");
+    let others = |manager: &&Manager| manager.id != id && !manager.fields.intersection(&fields).is_empty();
+    if wanted.applied && changed && !write.options.force.unwrap_or_default() {
+        let place = format!(".{}", wanted.path.join("."));
+        let conflicts: Vec<Conflict> = managers
+            .0
+            .iter()
+            .filter(others)
+            .map(|manager| Conflict { manager: manager.id.clone(), path: place.clone() })
+            .collect();
+        if !conflicts.is_empty() {
+            return Err(conflict_status(&conflicts));
+        }
+    }
+    if changed {
+        for manager in &mut managers.0 {
+            manager.fields = std::mem::take(&mut manager.fields).difference(&fields);
+        }
+        managers.0.retain(|manager| !manager.fields.is_empty());
+    }
+    if wanted.replicas != 0 && (changed || wanted.applied) {
+        let fields = match managers.get(&id) {
+            Some(known) => fields.union(&known.fields),
+            None => fields,
+        };
+        managers.put(Manager { id, version, time: None, fields });
+    }
+    match managers.write() {
+        Some(entries) => object.set_meta("managedFields", entries),
+        None => drop(object.meta_mut().remove("managedFields")),
+    }
+    Ok(())
 }
 
 /// A selector of an object as it would stand in a URL.

@@ -23,7 +23,7 @@ use super::{
     request::{Query, Route},
     requests,
     status::{bad_request, internal, method_not_allowed, to_json, too_large_entity},
-    view::{accepts_aggregated, check_accepts_json},
+    view::{accepts_aggregated, check_accepts_json, prefers_yaml},
     warnings::Warnings,
     watch::Watch,
 };
@@ -58,8 +58,14 @@ impl ApiService {
             Ok(body) => self.route(&head, &body, &warnings).await,
             Err(refusal) => Err(refusal),
         };
-        let mut response = outcome.unwrap_or_else(|status| refusal(&status));
+        let mut response = outcome.unwrap_or_else(|status| match prefers_yaml(&head.headers) {
+            true => in_yaml(refusal(&status), &status),
+            false => refusal(&status),
+        });
         warnings.write(response.headers_mut());
+        if head.method == Method::HEAD {
+            *response.body_mut() = ApiBody::once(Bytes::new());
+        }
         response
     }
 
@@ -171,6 +177,15 @@ fn refusal(status: &Status) -> Response<ApiBody> {
     let mut response = json_value(code, &to_json(status));
     if let Some(seconds) = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|wait| *wait > 0) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// The same refusal for a client that reads YAML.
+fn in_yaml(mut response: Response<ApiBody>, status: &Status) -> Response<ApiBody> {
+    if let Ok(text) = serde_saphyr::to_string(&to_json(status)) {
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
+        *response.body_mut() = ApiBody::once(Bytes::from(text));
     }
     response
 }

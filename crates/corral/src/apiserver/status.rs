@@ -30,6 +30,18 @@ impl FieldError {
         FieldError { reason: "FieldValueInvalid", field: field.into(), body }
     }
 
+    /// For a value that is not shown.
+    pub fn invalid_unshown(field: impl Into<String>, detail: &str) -> Self {
+        let body = format!("Invalid value: {detail}");
+        FieldError { reason: "FieldValueInvalid", field: field.into(), body }
+    }
+
+    /// For a value that the original shows in a form of its own.
+    pub fn duplicate_as(field: impl Into<String>, shown: &str, detail: &str) -> Self {
+        let body = format!("Duplicate value: {shown}: {detail}");
+        FieldError { reason: "FieldValueDuplicate", field: field.into(), body }
+    }
+
     /// For a value that is no JSON but is shown in a form of its own.
     pub fn invalid_as(field: impl Into<String>, shown: &str, detail: &str) -> Self {
         let body = format!("Invalid value: {shown}: {detail}");
@@ -70,8 +82,20 @@ impl FieldError {
         FieldError { reason: "FieldValueDuplicate", field: field.into(), body }
     }
 
+    /// For a value that names something that is not there.
+    pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
+        let body = format!("Not found: {}", shown(value));
+        FieldError { reason: "FieldValueNotFound", field: field.into(), body }
+    }
+
     pub fn forbidden(field: impl Into<String>, detail: &str) -> Self {
         FieldError { reason: "FieldValueForbidden", field: field.into(), body: format!("Forbidden: {detail}") }
+    }
+
+    /// The same, of what stands below a field.
+    pub fn below(self, above: &str) -> Self {
+        let field = if self.field.is_empty() { above.into() } else { format!("{above}.{}", self.field) };
+        FieldError { field, ..self }
     }
 
     /// Whether the object is so wrong that rules about it make no sense.

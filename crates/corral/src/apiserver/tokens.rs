@@ -7,7 +7,13 @@ use std::sync::OnceLock;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 use sha2::{Digest, Sha256};
+
+use super::{
+    object::{Meta, Object},
+    status::{Answer, FieldError, invalid},
+};
 
 const PREFIX: &str = "corral";
 /// How long a token is good if nobody says, and at least and at most.
@@ -19,6 +25,21 @@ const LONGEST: i64 = 1 << 32;
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
     secret: OnceLock<Vec<u8>>,
+}
+
+/// Refuses a request for a token that would not last, or of another account.
+pub(crate) fn check(request: &Object, account: &str, seconds: Option<i64>) -> Answer<()> {
+    let refused = |name: &str, error: FieldError| Err(invalid("authentication.k8s.io", "TokenRequest", name, &[error]));
+    if !request.name().is_empty() && request.name() != account {
+        let why = "must match the service account name if specified";
+        return refused(account, FieldError::invalid("metadata.name", &json!(request.name()), why));
+    }
+    let why = match seconds {
+        Some(seconds) if seconds < SHORTEST => "may not specify a duration less than 10 minutes",
+        Some(seconds) if seconds > LONGEST => "may not specify a duration larger than 2^32 seconds",
+        _ => return Ok(()),
+    };
+    refused(request.name(), FieldError::invalid("spec.expirationSeconds", &json!(seconds), why))
 }
 
 impl Tokens {

@@ -241,6 +241,15 @@ pub(crate) fn accepts_aggregated(headers: &HeaderMap) -> bool {
     })
 }
 
+/// Whether a client would rather have YAML than JSON.
+pub(crate) fn prefers_yaml(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();
+    clauses.sort_by(|left, right| right.quality.total_cmp(&left.quality));
+    let view = clauses.iter().find_map(|clause| clause.view(About::Object));
+    view.is_some_and(|view| view.yaml)
+}
+
 /// Refuses what could be answered in JSON only, if that is not accepted.
 pub(crate) fn check_accepts_json(headers: &HeaderMap) -> Result<(), Box<Status>> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use kube::core::Status;
 use serde_json::Value;
 
 use super::{
@@ -22,9 +23,9 @@ use super::{
     builtin::advice,
     eviction,
     fields::{self, Writer},
-    namespaces,
     object::{Meta, Object, moment_text},
     options::WriteOptions,
+    scale,
     status::Answer,
     store::{Cause, Store, Stored},
     verbs::{
@@ -117,8 +118,7 @@ pub(crate) enum Intent {
     /// The eviction as it was sent, and the options in it.
     Evict(Object, DeleteOptions),
     Bind(Object),
-    /// Replaces the finalizers in the spec of a namespace.
-    Finalize(Object),
+    Scale(scale::Wanted),
 }
 
 /// A write on its way.
@@ -142,7 +142,6 @@ pub(crate) enum Act {
     Delete(DeleteOptions),
     Evict(DeleteOptions),
     Bind,
-    Finalize,
 }
 
 /// What a write came to.
@@ -172,8 +171,27 @@ pub(crate) fn now(store: &mut Store, write: &Write<'_>, intent: Intent) -> Answe
         // What is only tried has another identity than what is created afterwards.
         draft.ticket = store.next_ticket();
     }
-    let draft = settle(store, write, draft)?;
-    commit(store, write, draft)
+    let (ticket, creates) = (draft.ticket, matches!(draft.act, Act::Create { .. }));
+    match settle(store, write, draft) {
+        Ok(draft) => commit(store, write, draft),
+        Err(status) if creates => Err(with_another_uid(store, ticket, status)),
+        Err(status) => Err(status),
+    }
+}
+
+/// A refusal may show the uid that the object would have had; that is not the one that the next object gets.
+fn with_another_uid(store: &mut Store, ticket: u64, mut status: Box<Status>) -> Box<Status> {
+    let uid = store.identities.uid(store.revision + 1, ticket);
+    if !status.message.contains(&uid) {
+        return status;
+    }
+    let ticket = store.next_ticket();
+    let other = store.identities.uid(store.revision + 1, ticket);
+    status.message = status.message.replace(&uid, &other);
+    for cause in status.details.iter_mut().flat_map(|details| &mut details.causes) {
+        cause.message = cause.message.replace(&uid, &other);
+    }
+    status
 }
 
 /// Writes for a client: admission is asked, and a write that was overtaken meanwhile begins again.
@@ -196,7 +214,7 @@ pub(crate) async fn run(server: &ApiServer, write: &Write<'_>, intent: Intent) -
         let mut draft = server.store().with(|store| {
             let mut draft = draft(store, write, intent.clone())?;
             draft.ticket = store.next_ticket();
-            Ok::<_, Box<kube::core::Status>>(draft)
+            Ok::<_, Box<Status>>(draft)
         })?;
         let options = write.options.to_json(draft.operation, &intent);
         if let Some(changed) = admission.mutate(server, review(write, &draft, &options, &warnings)).await? {
@@ -219,7 +237,7 @@ fn operations(intent: &Intent) -> &'static [Operation] {
     match intent {
         Intent::Create(_) | Intent::Evict(..) | Intent::Bind(_) => &[Operation::Create],
         Intent::Update(..) | Intent::Apply(..) => &[Operation::Update, Operation::Create],
-        Intent::Patch(..) | Intent::Finalize(_) => &[Operation::Update],
+        Intent::Patch(..) | Intent::Scale(_) => &[Operation::Update],
         Intent::Delete(_) => &[Operation::Delete],
     }
 }
@@ -252,10 +270,10 @@ fn draft(store: &mut Store, write: &Write<'_>, intent: Intent) -> Answer<Draft> 
         Intent::Update(part, object) => update::draft(store, write, part, object),
         Intent::Patch(part, changes) => patch::draft(store, write, part, &changes),
         Intent::Apply(part, config) => apply::draft(store, write, part, &config),
+        Intent::Scale(wanted) => scale::draft(store, write, &wanted),
         Intent::Delete(options) => delete::draft(store, write, options),
         Intent::Evict(eviction, options) => Ok(sent(Act::Evict(options), Operation::Create, eviction)),
         Intent::Bind(binding) => Ok(sent(Act::Bind, Operation::Create, binding)),
-        Intent::Finalize(namespace) => Ok(sent(Act::Finalize, Operation::Update, namespace)),
     }
 }
 
@@ -263,7 +281,7 @@ fn settle(store: &Store, write: &Write<'_>, draft: Draft) -> Answer<Draft> {
     match draft.act {
         Act::Create { .. } => create::settle(store, write, draft),
         Act::Replace(part) => update::settle(write, part, draft),
-        Act::Delete(_) | Act::Evict(_) | Act::Bind | Act::Finalize => Ok(draft),
+        Act::Delete(_) | Act::Evict(_) | Act::Bind => Ok(draft),
     }
 }
 
@@ -290,7 +308,6 @@ fn put(store: &mut Store, write: &Write<'_>, draft: Draft) -> Answer<Outcome> {
         Act::Delete(options) => delete::delete(store, cause, target, &options),
         Act::Evict(options) => eviction::evict(store, cause, target, &options).map(|()| Outcome::Done),
         Act::Bind => binding::bind(store, cause, target, &new).map(|()| Outcome::Done),
-        Act::Finalize => namespaces::finalize(store, cause, target, &new).map(Outcome::Changed),
     }
 }
 

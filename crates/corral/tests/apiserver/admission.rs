@@ -210,16 +210,16 @@ async fn a_webhook_is_asked_only_about_what_it_selects() {
 }
 
 #[tokio::test]
-async fn a_dry_run_asks_no_webhook_that_would_act_on_it() {
+async fn a_webhook_that_would_act_on_a_dry_run_is_not_taken() {
     let server = waiting_server();
     let hook = Hook::answering(|_| json!({ "allowed": true })).await;
-    hook.validates(&server, json!({ "sideEffects": "Some" })).await;
+    let acting = hook.configuration("ValidatingWebhookConfiguration", json!({ "sideEffects": "Some" }));
 
-    let refused = server.make(&format!("{CONFIG_MAPS}?dryRun=All"), config_map("a")).await;
+    let refused = server.make(&format!("{GROUP}/validatingwebhookconfigurations"), acting).await;
 
-    assert_eq!(refused.code, 400);
-    assert_eq!(refused.message(), "admission webhook \"hook.example.com\" does not support dry run");
-    assert_eq!(server.make(CONFIG_MAPS, config_map("a")).await.code, 201);
+    assert_eq!(refused.code, 422);
+    let why = "webhooks[0].sideEffects: Unsupported value: \"Some\": supported values: \"None\", \"NoneOnDryRun\"";
+    assert!(refused.message().ends_with(why), "{}", refused.message());
 }
 
 fn policy(spec: Value) -> Value {

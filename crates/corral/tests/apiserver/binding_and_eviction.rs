@@ -124,7 +124,7 @@ async fn an_unready_pod_is_kept_while_the_budget_is_not_met() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_eviction_with_a_wrong_precondition_costs_the_budget_nothing() {
+async fn an_eviction_of_another_pod_costs_the_budget_a_disruption_as_in_the_original() {
     let server = server();
     running(&server, "a", true).await;
     budget(&server, "web", allowing(1)).await;
@@ -133,7 +133,8 @@ async fn an_eviction_with_a_wrong_precondition_costs_the_budget_nothing() {
     let answer = server.make(&format!("{PODS}/a/eviction"), eviction).await;
 
     assert_eq!(answer.code, 409);
-    assert_eq!(server.read(&format!("{BUDGETS}/web")).await.ok()["status"]["disruptionsAllowed"], 1);
+    assert_eq!(server.read(&format!("{BUDGETS}/web")).await.ok()["status"]["disruptionsAllowed"], 0);
+    assert!(server.read(&format!("{PODS}/a")).await.ok()["metadata"]["deletionTimestamp"].is_null());
 }
 
 #[tokio::test(start_paused = true)]

@@ -120,7 +120,7 @@ async fn status_and_the_rest_are_kept_apart() {
         (format!("{PODS}/pod"), json!({ "phase": "Running" })),
         ("/apis/policy/v1/namespaces/default/poddisruptionbudgets/budget".into(), json!({ "expectedPods": 1 })),
         ("/api/v1/nodes/node".into(), json!({ "phase": "Pending" })),
-        ("/api/v1/namespaces/default".into(), json!({ "phase": "Terminating" })),
+        ("/api/v1/namespaces/default".into(), json!({ "phase": "Active" })),
     ] {
         let before = server.read(&path).await.ok();
         let ignored = server.merge(&path, json!({ "status": status })).await.ok();

@@ -196,7 +196,9 @@ async fn a_definition_that_cannot_be_served_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_definition_cannot_take_the_place_of_a_built_in_kind() {
     let server = server();
-    let text = plan_definition().to_string().replace("example.com", "coordination.k8s.io").replace("plans", "leases");
+    let mut definition = plan_definition();
+    definition["metadata"]["annotations"] = json!({ "api-approved.kubernetes.io": "by this test" });
+    let text = definition.to_string().replace("example.com", "coordination.k8s.io").replace("plans", "leases");
     server.ask("POST", DEFINITIONS, JSON, text.replace("\"Plan\"", "\"Lease\"")).await.ok();
     let lease = json!({ "metadata": { "name": "a" }, "spec": { "holderIdentity": "me" } });
     server.make("/apis/coordination.k8s.io/v1/namespaces/default/leases", lease).await.ok();

@@ -73,7 +73,11 @@ async fn a_log_names_its_container_when_there_is_a_choice() {
     assert_eq!(refused.message(), "a container name must be specified for pod two, choose one of: [main side]");
     let refused = server.read(&format!("{PODS}/two/log?container=other")).await;
     assert_eq!(refused.message(), "container other is not valid for pod two");
-    assert_eq!(server.read(&format!("{PODS}/two/log?container=side")).await.code, 200);
+    assert_eq!(
+        server.read(&format!("{PODS}/two/log?container=side")).await.code,
+        204,
+        "nothing is printed where it is nowhere"
+    );
     let refused = server.read(&format!("{PODS}/two/log?container=side&previous=true")).await;
     assert_eq!(refused.message(), "previous terminated container \"side\" in pod \"two\" not found");
 }
@@ -85,7 +89,7 @@ async fn a_pod_on_a_node_that_is_gone_has_no_log() {
     lost["spec"]["nodeName"] = json!("gone");
     server.make(PODS, lost).await.ok();
     let refused = server.read(&format!("{PODS}/lost/log")).await;
-    assert_eq!((refused.code, refused.message()), (404, "nodes \"gone\" not found"));
+    assert_eq!((refused.code, refused.message()), (404, "pods \"gone\" not found"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@
 
 mod call;
 mod chain;
+mod configuration;
 mod expressions;
 mod matching;
 mod policies;
@@ -15,7 +16,7 @@ mod webhooks;
 
 pub(crate) use self::{
     chain::Chain,
-    policy_rules::{PolicyRules, WebhookRules},
+    policy_rules::{BindingRules, PolicyRules, WebhookRules},
 };
 
 use futures::future::BoxFuture;

@@ -3,12 +3,16 @@
 use drover_cel::{Environment, Program, Type, is_assignable};
 use serde_json::{Value, json};
 
-use super::expressions::environment;
+use super::{configuration, expressions::environment};
 use crate::apiserver::{
-    object::{Object, at, child, fill},
+    names,
+    object::{Object, at, child, fill, text},
     resources::Rules,
     status::FieldError,
 };
+
+/// The reasons that a refusal may state.
+const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 
 /// The rules of both kinds of webhook configurations.
 pub(crate) struct WebhookRules;
@@ -33,6 +37,8 @@ impl Rules for WebhookRules {
     }
 
     fn validate(&self, _version: &str, object: &Object, errors: &mut Vec<FieldError>) {
+        let webhooks = object.get("webhooks").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        configuration::check_webhooks(webhooks, errors);
         for (place, webhook) in object.get("webhooks").and_then(Value::as_array).into_iter().flatten().enumerate() {
             for (condition, stated) in webhook["matchConditions"].as_array().into_iter().flatten().enumerate() {
                 let at = format!("webhooks[{place}].matchConditions[{condition}]");
@@ -68,6 +74,18 @@ impl Rules for PolicyRules {
 
     fn validate(&self, _version: &str, object: &Object, errors: &mut Vec<FieldError>) {
         let listed = |field: &str| at(object, &["spec", field]).and_then(Value::as_array).into_iter().flatten();
+        let policy = at(object, &["spec", "failurePolicy"]).unwrap_or(&Value::Null);
+        configuration::check_failure_policy("spec.failurePolicy", policy, errors);
+        match at(object, &["spec", "matchConstraints"]) {
+            Some(matching) => configuration::check_matching("spec.matchConstraints", matching, errors),
+            None => errors.push(FieldError::required("spec.matchConstraints", "")),
+        }
+        if listed("validations").next().is_none() && listed("auditAnnotations").next().is_none() {
+            for name in ["spec.validations", "spec.auditAnnotations"] {
+                let why = "validations or auditAnnotations must contain at least one item";
+                errors.push(FieldError::required(name, why));
+            }
+        }
         let mut known = environment();
         for (place, variable) in listed("variables").enumerate() {
             let kind = check(variable, "expression", &format!("spec.variables[{place}]"), &known, None, errors);
@@ -84,6 +102,44 @@ impl Rules for PolicyRules {
             if validation["messageExpression"].as_str().is_some_and(|source| !source.is_empty()) {
                 check(validation, "messageExpression", &at, &known, Some(Type::String), errors);
             }
+            configuration::check_stated(&format!("{at}.reason"), &validation["reason"], &REASONS, errors);
+        }
+    }
+}
+
+/// The rules of the bindings of policies.
+pub(crate) struct BindingRules;
+
+impl Rules for BindingRules {
+    fn fill_defaults(&self, _version: &str, object: &mut Object) {
+        if let Some(Value::Object(matching)) = child(object, "spec").get_mut("matchResources") {
+            fill_matching(matching, "resourceRules");
+        }
+    }
+
+    fn validate(&self, _version: &str, object: &Object, errors: &mut Vec<FieldError>) {
+        match text(object, &["spec", "policyName"]) {
+            "" => errors.push(FieldError::required("spec.policyName", "")),
+            name => {
+                let wrong = names::subdomain(name);
+                errors.extend(wrong.iter().map(|why| FieldError::invalid("spec.policyName", &json!(name), why)));
+            }
+        }
+        if let Some(matching) = at(object, &["spec", "matchResources"]) {
+            configuration::check_matching("spec.matchResources", matching, errors);
+        }
+        let actions = at(object, &["spec", "validationActions"]).and_then(Value::as_array);
+        let mut seen: Vec<&Value> = vec![];
+        for (place, action) in actions.into_iter().flatten().enumerate() {
+            let field = format!("spec.validationActions[{place}]");
+            configuration::check_stated(&field, action, &["Audit", "Deny", "Warn"], errors);
+            if seen.contains(&action) {
+                errors.push(FieldError::duplicate(field, action));
+            }
+            seen.push(action);
+        }
+        if seen.is_empty() {
+            errors.push(FieldError::required("spec.validationActions", "at least one validation action is required"));
         }
     }
 }
@@ -110,7 +166,11 @@ fn check(
         }
         Ok(program) => {
             if let Some(expected) = expected.filter(|expected| !is_assignable(expected, program.kind())) {
-                errors.push(FieldError::invalid(path, &json!(source), &format!("must evaluate to {expected}")));
+                errors.push(FieldError::invalid(
+                    path,
+                    &json!(source),
+                    &format!("must evaluate to {expected} but got {}", program.kind()),
+                ));
             }
             program.kind().clone()
         }

@@ -20,6 +20,8 @@ const RENAMED: [(&str, &str, &str); 7] = [
     ("failure-domain.kubernetes.io/zone", "v1.17", "topology.kubernetes.io/zone"),
 ];
 const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
+const SECCOMP_OF_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+const SECCOMP_OF_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const CRITICAL: &str = "scheduler.alpha.kubernetes.io/critical-pod";
 
 /// What is to be said about an object that is new, or whose spec has changed.
@@ -111,6 +113,12 @@ fn pod_advice(place: &str, spec: Option<&Value>, metadata: Option<&Value>, metad
         }
         if spread["labelSelector"].is_null() {
             advice.push(format!("{place}.labelSelector: a null labelSelector results in matching no pod"));
+        }
+    }
+    for key in metadata["annotations"].as_object().into_iter().flatten().map(|(key, _)| key) {
+        if key == SECCOMP_OF_POD || key.starts_with(SECCOMP_OF_CONTAINER) {
+            let instead = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
+            advice.push(format!("{metadata_place}.annotations[{key}]: {instead}"));
         }
     }
     if metadata["annotations"].get(CRITICAL).is_some() {

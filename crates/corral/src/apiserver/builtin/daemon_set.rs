@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
+    pod_spec::Around,
     template::{self, Kind},
     values::{amount, check_at_most_all, check_not_negative, check_number_or_percent, check_unchanged},
 };
@@ -50,7 +51,7 @@ impl Rules for DaemonSetRules {
             template::check_selector(object, &KIND, errors);
         }
         template::check_selected(object, errors);
-        template::check(object, errors);
+        template::check(object, Around::default(), errors);
         template::check_runs_always(object, &KIND, errors);
         check_not_negative(object, "spec", &["minReadySeconds"], errors);
         check_strategy(at(object, &["spec", "updateStrategy"]).unwrap_or(&Value::Null), errors);

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
+    pod_spec::Around,
     template::{self, Kind},
     values::{
         amount, check_at_most_all, check_not_above, check_not_negative, check_number_or_percent, check_unchanged,
@@ -38,7 +39,7 @@ impl Rules for DeploymentRules {
         check_not_negative(object, "spec", &["replicas"], errors);
         template::check_selector(object, &KIND, errors);
         template::check_selected(object, errors);
-        template::check(object, errors);
+        template::check(object, Around::default(), errors);
         template::check_runs_always(object, &KIND, errors);
         check_strategy(at(object, &["spec", "strategy"]).unwrap_or(&Value::Null), errors);
         check_not_negative(

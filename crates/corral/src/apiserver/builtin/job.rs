@@ -3,17 +3,24 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::pod_spec;
+use super::{
+    job_status,
+    pod_spec::{self, Around},
+    values::check_known,
+};
 use crate::apiserver::{
+    meta_rules,
     object::{Meta, Object, at, child, fill},
     packed::Packed,
     resources::Rules,
-    status::FieldError,
+    status::{Answer, FieldError},
+    store::{Cause, Store},
 };
 
 /// The labels by which the pods of a Job are found, with and without a prefix.
 const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
 const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
+const TEMPLATE_LABELS: [&str; 4] = ["spec", "template", "metadata", "labels"];
 const IMMUTABLE: &str = "field is immutable";
 
 pub(super) struct JobRules;
@@ -41,16 +48,24 @@ impl Rules for JobRules {
 
     fn prepare_create(&self, object: &mut Object, _at: Timestamp) {
         object.insert("status".into(), json!({}));
-        if at(object, &["spec", "manualSelector"]) != Some(&json!(true)) {
-            let template_labels = ["spec", "template", "metadata", "labels"];
-            let own = object.meta("labels");
-            let labelled_by_template = own.is_none_or(|own| at(object, &template_labels) == Some(own));
-            generate_selector(object);
-            // Labels that came from the template are the template's, and get what that gets.
-            if let (true, Some(labels)) = (labelled_by_template, at(object, &template_labels).cloned()) {
-                object.set_meta("labels", labels);
-            }
+        if at(object, &["spec", "manualSelector"]) == Some(&json!(true)) {
+            return;
         }
+        let own = object.meta("labels").cloned();
+        let is_labelled_by_template = own.is_some() && at(object, &TEMPLATE_LABELS) == own.as_ref();
+        generate_selector(object);
+        // Labels that came from the template are the template's, and get what that gets.
+        if let (true, Some(labels)) = (is_labelled_by_template, at(object, &TEMPLATE_LABELS).cloned()) {
+            object.set_meta("labels", labels);
+        }
+    }
+
+    /// A Job without labels has those of its pods.
+    fn allocate(&self, _store: &mut Store, _cause: &Cause<'_>, object: &mut Object) -> Answer<()> {
+        if let (None, Some(labels)) = (object.meta("labels"), at(object, &TEMPLATE_LABELS).cloned()) {
+            object.set_meta("labels", labels);
+        }
+        Ok(())
     }
 
     fn validate(&self, _version: &str, object: &Object, errors: &mut Vec<FieldError>) {
@@ -61,16 +76,28 @@ impl Rules for JobRules {
                 errors.push(FieldError::invalid(format!("spec.{name}"), value, why));
             }
         }
+        if let Some(mode) = at(object, &["spec", "completionMode"]) {
+            check_known("spec.completionMode", mode, &["NonIndexed", "Indexed"], errors);
+        }
         validate_selector(object, errors);
+        if let Some(Value::Object(metadata)) = at(object, &["spec", "template", "metadata"]) {
+            meta_rules::validate_labels(metadata, "spec.template", errors);
+        }
         let path = "spec.template.spec";
-        pod_spec::validate(path, at(object, &["spec", "template", "spec"]), errors);
+        pod_spec::validate(path, at(object, &["spec", "template", "spec"]), Around::default(), errors);
         if at(object, &["spec", "template", "spec", "restartPolicy"]) == Some(&json!("Always")) {
             let why = "valid values: \"OnFailure\", \"Never\"";
             errors.push(FieldError::required(format!("{path}.restartPolicy"), why));
         }
     }
 
+    fn validate_status(&self, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+        job_status::validate(new, old, errors);
+    }
+
     fn validate_update(&self, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+        // The original looks once more, and says it once more.
+        check_selected(new, errors);
         let mut check = |name: &str, before: Option<&Value>| {
             let after = at(new, &["spec", name]);
             if after != before {
@@ -138,6 +165,13 @@ fn validate_selector(job: &Object, errors: &mut Vec<FieldError>) {
     if !matches {
         errors.push(FieldError::invalid("spec.selector", selector, "`selector` not auto-generated"));
     }
+    check_selected(job, errors);
+}
+
+/// Whether the Job would find its own pods.
+fn check_selected(job: &Object, errors: &mut Vec<FieldError>) {
+    let labels = at(job, &TEMPLATE_LABELS).and_then(Value::as_object);
+    let chosen = at(job, &["spec", "selector", "matchLabels"]).and_then(Value::as_object);
     let selected =
         chosen.into_iter().flatten().all(|(label, value)| labels.and_then(|map| map.get(label)) == Some(value));
     if !selected {

@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::{
-    admission::{PolicyRules, WebhookRules},
+    admission::{BindingRules, PolicyRules, WebhookRules},
     crds::DefinitionRules,
     namespaces::NamespaceRules,
     resources::{Dependents, Generation, Naming, Resource, ResourceId, Rules},
@@ -14,17 +14,20 @@ use super::{
 
 pub(crate) mod advice;
 mod budget;
+mod containers;
 mod controller_revision;
 mod daemon_set;
 mod deployment;
 mod endpoint_slice;
 mod event;
 mod job;
+mod job_status;
 mod lease;
 pub(crate) mod named;
 mod node;
 mod persistent_volume;
 mod pod;
+pub(crate) mod pod_parts;
 mod pod_spec;
 mod priority_class;
 mod replica_set;
@@ -35,6 +38,7 @@ pub(crate) mod shapes;
 mod stateful_set;
 mod template;
 mod values;
+mod volumes;
 
 use self::named::{Named, RECORDED};
 pub(crate) use self::service::release as release_service;
@@ -46,6 +50,13 @@ impl Rules for Plain {}
 
 pub(crate) fn all() -> Vec<Resource> {
     RECORDED.kept().map(|(group, version, named)| particular(ordinary(group, version, named))).collect()
+}
+
+/// The kind of scales, which are shown and sent, and never kept.
+pub(crate) fn scale() -> Resource {
+    let named =
+        Named { name: "scales".into(), kind: "Scale".into(), namespaced: true, verbs: vec![], ..Named::default() };
+    ordinary("autoscaling", "v1", &named)
 }
 
 fn ordinary(group: &str, version: &str, named: &Named) -> Resource {
@@ -136,7 +147,9 @@ fn particular(resource: Resource) -> Resource {
         "validatingadmissionpolicies.admissionregistration.k8s.io" => {
             counted(conditional(with(Arc::new(PolicyRules), resource)))
         }
-        "validatingadmissionpolicybindings.admissionregistration.k8s.io" => counted(conditional(resource)),
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io" => {
+            counted(conditional(with(Arc::new(BindingRules), resource)))
+        }
         "mutatingwebhookconfigurations.admissionregistration.k8s.io"
         | "validatingwebhookconfigurations.admissionregistration.k8s.io" => {
             let resource = with(Arc::new(WebhookRules), resource);

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::apiserver::recorded;
+use crate::apiserver::{recorded, resources::Resource};
 
 /// Versions that are not served, because another one of the same kind is, and has other fields.
 const OTHER_VERSIONS: [&str; 1] = ["autoscaling/v1"];
@@ -92,6 +92,18 @@ impl Recorded {
             let kept = resources.iter().filter(|named| named.verbs.iter().any(|verb| verb == "watch"));
             kept.map(move |named| (group, version, named))
         })
+    }
+
+    /// Whether the original knows a kind by this name.
+    pub fn has_kind(&self, api_version: &str, kind: &str) -> bool {
+        self.resources.get(api_version).into_iter().flatten().any(|named| named.kind == kind)
+    }
+
+    /// Whether a verb can be used on the objects of a built-in kind.
+    pub fn allows(&self, resource: &Resource, verb: &str) -> bool {
+        let listed = self.resources.get(&resource.stored_api_version()).into_iter().flatten();
+        let mut named = listed.filter(|named| named.name == resource.id.plural);
+        named.any(|named| named.verbs.iter().any(|known| known == verb))
     }
 
     pub fn has_status(&self, group_version: &str, plural: &str) -> bool {

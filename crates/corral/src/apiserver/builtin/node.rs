@@ -1,5 +1,7 @@
 //! Nodes.
 
+use std::net::IpAddr;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -48,24 +50,17 @@ impl Rules for NodeRules {
     }
 
     fn validate(&self, _version: &str, object: &Object, errors: &mut Vec<FieldError>) {
-        let taints = at(object, &["spec", "taints"]).and_then(Value::as_array);
-        for (place, taint) in taints.into_iter().flatten().enumerate() {
-            // The original means the spec, and says this.
-            let field = |name: &str| format!("metadata.taints[{place}].{name}");
-            let said = |name: &str| taint[name].as_str().unwrap_or_default();
-            let wrong = |name: &str, why: &String| FieldError::invalid(field(name), &json!(said(name)), why);
-            errors.extend(names::qualified(said("key")).iter().map(|why| wrong("key", why)));
-            errors.extend(names::label_value(said("value")).iter().map(|why| wrong("value", why)));
-            match said("effect") {
-                "" => errors.push(FieldError::required(field("effect"), "")),
-                effect if EFFECTS.contains(&effect) => {}
-                other => {
-                    errors.push(FieldError::unsupported(field("effect"), &json!(other), &EFFECTS.map(String::from)))
-                }
+        check_taints(object, errors);
+        let ranges = at(object, &["spec", "podCIDRs"]).and_then(Value::as_array);
+        for (place, range) in ranges.into_iter().flatten().enumerate() {
+            if !range.as_str().is_some_and(is_range) {
+                let why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+                errors.push(FieldError::invalid(format!("spec.podCIDRs[{place}]"), range, why));
             }
         }
     }
 
+    /// The original checks taints a second time when they change.
     fn validate_update(&self, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
         for (name, shown) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
             let [after, before] = [new, old].map(|node| at(node, &["spec", name]));
@@ -74,6 +69,7 @@ impl Rules for NodeRules {
                 errors.push(FieldError::forbidden(format!("spec.{name}"), &why));
             }
         }
+        check_taints(new, errors);
     }
 
     fn selectable(&self) -> &[&'static str] {
@@ -84,4 +80,45 @@ impl Rules for NodeRules {
         let cordoned = at(object, &["spec", "unschedulable"]).and_then(Value::as_bool).unwrap_or_default();
         Packed::from_values([if cordoned { "true" } else { "false" }].into_iter())
     }
+}
+
+fn check_taints(node: &Object, errors: &mut Vec<FieldError>) {
+    let mut seen: Vec<(&str, &str)> = vec![];
+    for (place, taint) in at(node, &["spec", "taints"]).and_then(Value::as_array).into_iter().flatten().enumerate() {
+        // The original means the spec, and says this.
+        let field = |name: &str| format!("metadata.taints[{place}].{name}");
+        let said = |name: &str| taint[name].as_str().unwrap_or_default();
+        let wrong = |name: &str, why: &String| FieldError::invalid(field(name), &json!(said(name)), why);
+        errors.extend(names::qualified(said("key")).iter().map(|why| wrong("key", why)));
+        errors.extend(names::label_value(said("value")).iter().map(|why| wrong("value", why)));
+        match said("effect") {
+            "" => errors.push(FieldError::required(field("effect"), "")),
+            effect if EFFECTS.contains(&effect) => {}
+            other => errors.push(FieldError::unsupported(field("effect"), &json!(other), &EFFECTS.map(String::from))),
+        }
+        let (key, effect) = (said("key"), said("effect"));
+        if seen.contains(&(key, effect)) {
+            let shown = format!(
+                r#"{{"Key":{},"Value":{},"Effect":{},"TimeAdded":{}}}"#,
+                json!(key),
+                json!(said("value")),
+                json!(effect),
+                taint["timeAdded"]
+            );
+            let why = "taints must be unique by key and effect pair";
+            errors.push(FieldError::duplicate_as(format!("metadata.taints[{place}]"), &shown, why));
+        }
+        seen.push((key, effect));
+    }
+}
+
+/// Whether a text is a range of addresses, such as `10.1.0.0/24`.
+fn is_range(text: &str) -> bool {
+    let Some((address, bits)) = text.split_once('/') else { return false };
+    let limit = match address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return false,
+    };
+    bits.parse::<u8>().is_ok_and(|bits| bits <= limit)
 }

@@ -3,8 +3,13 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{pod_spec, priority_class};
+use super::{
+    pod_parts,
+    pod_spec::{self, Around},
+    priority_class,
+};
 use crate::apiserver::{
+    conditions,
     object::{Meta, Object, at, child, fill, take_from, text},
     resources::{ResourceId, Rules},
     status::{Answer, FieldError, forbidden},
@@ -21,6 +26,7 @@ impl Rules for PodRules {
         let spec = child(object, "spec");
         pod_spec::fill_defaults(spec);
         pod_spec::fill_requests(spec);
+        pod_spec::fill_host_ports(spec);
         fill(spec, "enableServiceLinks", true);
     }
 
@@ -49,7 +55,7 @@ impl Rules for PodRules {
         Ok(())
     }
 
-    fn prepare_create(&self, object: &mut Object, _at: Timestamp) {
+    fn prepare_create(&self, object: &mut Object, now: Timestamp) {
         // What the server adds by itself, and the creator does not manage.
         let spec = child(object, "spec");
         fill(spec, "serviceAccountName", "default");
@@ -57,6 +63,14 @@ impl Rules for PodRules {
         tolerate_lost_nodes(spec);
         let class = quality_of_service(object);
         object.insert("status".into(), json!({ "phase": "Pending", "qosClass": class }));
+        let gates = at(object, &["spec", "schedulingGates"]).and_then(Value::as_array);
+        if gates.is_some_and(|gates| !gates.is_empty()) {
+            let gated = json!({
+                "type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "lastProbeTime": null,
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            });
+            conditions::set(child(object, "status"), gated, now);
+        }
     }
 
     fn prepare_status_update(&self, new: &mut Object, old: &Object) {
@@ -67,8 +81,22 @@ impl Rules for PodRules {
         }
     }
 
+    fn prepare_part(&self, part: &str, new: &mut Object, old: &Object) {
+        pod_parts::prepare(part, new, old);
+    }
+
+    /// What tolerations the server adds, nobody takes away.
+    fn prepare_update(&self, new: &mut Object, _old: &Object) {
+        tolerate_lost_nodes(child(new, "spec"));
+    }
+
+    fn validate_part(&self, part: &str, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+        pod_parts::validate(part, new, old, errors);
+    }
+
     fn validate(&self, _version: &str, object: &Object, errors: &mut Vec<FieldError>) {
-        pod_spec::validate("spec", object.get("spec"), errors);
+        let around = Around { is_pod: true, volumes: &[] };
+        pod_spec::validate("spec", object.get("spec"), around, errors);
     }
 
     fn validate_update(&self, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
@@ -143,7 +171,7 @@ fn tolerate_lost_nodes(spec: &mut Object) {
 }
 
 /// How dearly a pod holds on to its resources, from what its containers request.
-fn quality_of_service(pod: &Object) -> &'static str {
+pub(super) fn quality_of_service(pod: &Object) -> &'static str {
     let lists = ["containers", "initContainers"].map(|list| at(pod, &["spec", list]).and_then(Value::as_array));
     let containers: Vec<_> = lists.into_iter().flatten().flatten().collect();
     let amount = |container: &Value, kind: &str, name: &str| container["resources"][kind].get(name).cloned();

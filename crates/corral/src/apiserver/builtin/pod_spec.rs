@@ -2,6 +2,11 @@
 
 use serde_json::{Value, json};
 
+use super::{
+    containers,
+    values::{check_known, check_label, check_subdomain},
+    volumes,
+};
 use crate::apiserver::{
     names,
     object::{Object, child, fill},
@@ -10,6 +15,9 @@ use crate::apiserver::{
 
 /// The lists in which containers stand.
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
+const RESTART_POLICIES: [&str; 3] = ["Always", "OnFailure", "Never"];
+const DNS_POLICIES: [&str; 4] = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// Fills in what the original does for every spec, in a pod or in a template.
 pub(super) fn fill_defaults(spec: &mut Object) {
@@ -27,7 +35,7 @@ pub(super) fn fill_defaults(spec: &mut Object) {
         elements(spec, list).into_iter().for_each(fill_container);
     }
     for volume in elements(spec, "volumes") {
-        fill_volume(volume);
+        volumes::fill_defaults(volume);
     }
 }
 
@@ -59,6 +67,42 @@ fn fill_container(container: &mut Object) {
                 fill(probe, name, value);
             }
             fill(probe, "failureThreshold", 3);
+            fill_handler(probe);
+        }
+    }
+    if let Some(Value::Object(lifecycle)) = container.get_mut("lifecycle") {
+        for hook in ["postStart", "preStop"] {
+            if let Some(Value::Object(hook)) = lifecycle.get_mut(hook) {
+                fill_handler(hook);
+            }
+        }
+    }
+}
+
+/// How a container is looked at or spoken to.
+fn fill_handler(handler: &mut Object) {
+    if let Some(Value::Object(request)) = handler.get_mut("httpGet") {
+        fill(request, "path", "/");
+        fill(request, "scheme", "HTTP");
+    }
+    if let Some(Value::Object(call)) = handler.get_mut("grpc") {
+        fill(call, "service", "");
+    }
+}
+
+/// In the network of its host, a pod's ports are those of the host.
+pub(super) fn fill_host_ports(spec: &mut Object) {
+    if spec.get("hostNetwork") != Some(&json!(true)) {
+        return;
+    }
+    for list in ["containers", "initContainers"] {
+        for container in elements(spec, list) {
+            for port in elements(container, "ports") {
+                let number = port.get("containerPort").cloned().unwrap_or_default();
+                if port.get("hostPort").is_none_or(|port| *port == 0) {
+                    port.insert("hostPort".into(), number);
+                }
+            }
         }
     }
 }
@@ -67,23 +111,6 @@ fn fill_container(container: &mut Object) {
 fn is_latest(image: &str) -> bool {
     let name = image.rsplit('/').next().unwrap_or_default();
     !name.contains('@') && name.split_once(':').is_none_or(|(_, tag)| tag == "latest")
-}
-
-fn fill_volume(volume: &mut Object) {
-    if volume.keys().all(|name| name == "name") {
-        volume.insert("emptyDir".into(), json!({}));
-    }
-    for (source, name, value) in [
-        ("secret", "defaultMode", json!(0o644)),
-        ("configMap", "defaultMode", json!(0o644)),
-        ("downwardAPI", "defaultMode", json!(0o644)),
-        ("projected", "defaultMode", json!(0o644)),
-        ("hostPath", "type", json!("")),
-    ] {
-        if let Some(Value::Object(source)) = volume.get_mut(source) {
-            fill(source, name, value);
-        }
-    }
 }
 
 /// Requests that are not stated are as high as the limits.
@@ -100,43 +127,104 @@ pub(super) fn fill_requests(spec: &mut Object) {
     }
 }
 
-/// What is wrong with the containers of a spec that stands at `path`.
-pub(super) fn validate(path: &str, spec: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let containers = |list: &str| spec.and_then(|spec| spec.get(list)).and_then(Value::as_array);
-    if containers("containers").is_none_or(Vec::is_empty) {
-        errors.push(FieldError::required(format!("{path}.containers"), ""));
+/// Where a spec stands: some checks are for pods alone, and some templates have volumes from elsewhere.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Around<'a> {
+    pub is_pod: bool,
+    pub volumes: &'a [&'a str],
+}
+
+/// What is wrong with a spec that stands at `path`.
+pub(super) fn validate(path: &str, spec: Option<&Value>, around: Around<'_>, errors: &mut Vec<FieldError>) {
+    let spec = spec.unwrap_or(&Value::Null);
+    let mut volumes = volumes::check(path, spec, errors);
+    volumes.extend(around.volumes);
+    containers::check(path, spec, &volumes, errors);
+    if spec["hostNetwork"] == true {
+        check_host_network(path, spec, around.is_pod, errors);
     }
-    let mut seen: Vec<&str> = vec![];
-    for list in ["initContainers", "containers"] {
-        for (place, container) in containers(list).into_iter().flatten().enumerate() {
-            let field = |name: &str| format!("{path}.{list}[{place}].{name}");
-            let name = container["name"].as_str().unwrap_or_default();
-            if name.is_empty() {
-                errors.push(FieldError::required(field("name"), ""));
-            } else {
-                errors
-                    .extend(names::label(name).iter().map(|why| FieldError::invalid(field("name"), &json!(name), why)));
-                if seen.contains(&name) {
-                    errors.push(FieldError::duplicate(field("name"), &json!(name)));
-                }
-                seen.push(name);
-            }
-            if container["image"].as_str().unwrap_or_default().is_empty() {
-                errors.push(FieldError::required(field("image"), ""));
-            }
-        }
+    check_known(&format!("{path}.restartPolicy"), &spec["restartPolicy"], &RESTART_POLICIES, errors);
+    check_known(&format!("{path}.dnsPolicy"), &spec["dnsPolicy"], &DNS_POLICIES, errors);
+    check_node_selector(path, spec, errors);
+    if let Some(name) = spec["nodeName"].as_str().filter(|name| !name.is_empty()) {
+        check_subdomain(&format!("{path}.nodeName"), name, errors);
     }
-    if let Some(seconds) = spec.and_then(|spec| spec.get("activeDeadlineSeconds"))
+    if let Some(seconds) = spec.get("activeDeadlineSeconds")
         && !seconds.as_i64().is_some_and(|seconds| (1..=i64::from(i32::MAX)).contains(&seconds))
     {
         let why = "must be between 1 and 2147483647, inclusive";
         errors.push(FieldError::invalid(format!("{path}.activeDeadlineSeconds"), seconds, why));
     }
-    let policy = spec.and_then(|spec| spec.get("restartPolicy")).unwrap_or(&Value::Null);
-    if !["Always", "OnFailure", "Never"].iter().any(|known| policy == known) {
-        let known = ["Always", "OnFailure", "Never"].map(String::from);
-        errors.push(FieldError::unsupported(format!("{path}.restartPolicy"), policy, &known));
+    for name in ["hostname", "subdomain"] {
+        if let Some(text) = spec[name].as_str().filter(|text| !text.is_empty()) {
+            check_label(&format!("{path}.{name}"), text, errors);
+        }
     }
+    check_tolerations(path, spec, errors);
+    if let Some(policy) = spec.get("preemptionPolicy") {
+        check_known(&format!("{path}.preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"], errors);
+    }
+}
+
+fn check_host_network(path: &str, spec: &Value, is_pod: bool, errors: &mut Vec<FieldError>) {
+    for (place, container) in listed(spec, "containers").enumerate() {
+        for (index, port) in listed(container, "ports").enumerate() {
+            let number = |name: &str| port[name].as_i64().unwrap_or_default();
+            let (inside, outside) = (number("containerPort"), number("hostPort"));
+            if (is_pod || outside != 0) && inside != outside {
+                let field = format!("{path}.containers[{place}].ports[{index}].hostPort");
+                let why = "must match `containerPort` when `hostNetwork` is true";
+                errors.push(FieldError::invalid(field, &json!(outside), why));
+            }
+        }
+    }
+}
+
+fn check_node_selector(path: &str, spec: &Value, errors: &mut Vec<FieldError>) {
+    for (key, value) in spec["nodeSelector"].as_object().into_iter().flatten() {
+        let wrong = |text: &str, why: &String| FieldError::invalid(format!("{path}.nodeSelector"), &json!(text), why);
+        let value = value.as_str().unwrap_or_default();
+        errors.extend(names::qualified(key).iter().map(|why| wrong(key, why)));
+        errors.extend(names::label_value(value).iter().map(|why| wrong(value, why)));
+    }
+}
+
+fn check_tolerations(path: &str, spec: &Value, errors: &mut Vec<FieldError>) {
+    for (place, toleration) in listed(spec, "tolerations").enumerate() {
+        let field = |name: &str| format!("{path}.tolerations[{place}].{name}");
+        let said = |name: &str| toleration[name].as_str().unwrap_or_default();
+        let (key, operator, value, effect) = (said("key"), said("operator"), said("value"), said("effect"));
+        if !key.is_empty() {
+            errors.extend(names::qualified(key).iter().map(|why| FieldError::invalid(field("key"), &json!(key), why)));
+        } else if operator != "Exists" {
+            let why = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            errors.push(FieldError::invalid(field("operator"), &json!(operator), why));
+        }
+        if !toleration["tolerationSeconds"].is_null() && effect != "NoExecute" {
+            let why = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+            errors.push(FieldError::invalid(field("effect"), &json!(effect), why));
+        }
+        match operator {
+            "" | "Equal" => {
+                if let wrong @ [_, ..] = names::label_value(value).as_slice() {
+                    errors.push(FieldError::invalid(field("operator"), &json!(value), &wrong.join(";")));
+                }
+            }
+            "Exists" if !value.is_empty() => {
+                let why = "value must be empty when `operator` is 'Exists'";
+                errors.push(FieldError::invalid(field("operator"), &json!(value), why));
+            }
+            "Exists" => {}
+            _ => check_known(&field("operator"), &toleration["operator"], &["Equal", "Exists"], errors),
+        }
+        if !effect.is_empty() {
+            check_known(&field("effect"), &toleration["effect"], &EFFECTS, errors);
+        }
+    }
+}
+
+fn listed<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    value.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! ReplicaSets.
 
 use super::{
+    pod_spec::Around,
     template::{self, Kind},
     values::{check_not_above, check_not_negative, check_unchanged},
 };
@@ -26,7 +27,7 @@ impl Rules for ReplicaSetRules {
         check_not_negative(object, "spec", &["replicas", "minReadySeconds"], errors);
         template::check_selector(object, &KIND, errors);
         template::check_selected(object, errors);
-        template::check(object, errors);
+        template::check(object, Around::default(), errors);
         template::check_runs_always(object, &KIND, errors);
     }
 

@@ -4,8 +4,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use crate::apiserver::{
-    names,
-    object::{Object, child, fill},
+    body, names,
+    object::{Meta, Object, child, fill},
     resources::Rules,
     status::FieldError,
 };
@@ -52,7 +52,19 @@ fn check_immutable(new: &Object, old: &Object, fields: &[&str], errors: &mut Vec
     errors.extend(changed.map(|field| FieldError::forbidden(*field, FIXED)));
 }
 
+/// Of which service account a token is.
+const ACCOUNT: &str = "kubernetes.io/service-account.name";
+
 pub(super) struct SecretRules;
+
+/// Refuses what should be JSON and is not, without showing it.
+fn check_json(secret: &Object, key: &str, errors: &mut Vec<FieldError>) {
+    let held = secret.get("data").and_then(|data| data.get(key)?.as_str());
+    let Some(bytes) = held.and_then(|held| STANDARD.decode(held).ok()) else { return };
+    if let Err(why) = body::value(&bytes) {
+        errors.push(FieldError::invalid(format!("data[{key}]"), &json!("<secret contents redacted>"), &why));
+    }
+}
 
 impl Rules for SecretRules {
     /// What is written in plain is kept encoded.
@@ -76,6 +88,18 @@ impl Rules for SecretRules {
             _ => &[],
         };
         errors.extend(needed.iter().filter(lacks).map(|key| FieldError::required(format!("data[{key}]"), "")));
+        match object.get("type").and_then(Value::as_str) {
+            Some("kubernetes.io/dockerconfigjson" | "kubernetes.io/dockercfg") => {
+                needed.iter().for_each(|key| check_json(object, key, errors));
+            }
+            Some("kubernetes.io/service-account-token") => {
+                let account = object.meta("annotations").and_then(|found| found.get(ACCOUNT)?.as_str());
+                if account.unwrap_or_default().is_empty() {
+                    errors.push(FieldError::required(format!("metadata.annotations[{ACCOUNT}]"), ""));
+                }
+            }
+            _ => {}
+        }
     }
 
     fn validate_update(&self, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     persistent_volume,
+    pod_spec::Around,
     template::{self, Kind},
     values::{
         amount, check_at_most_all, check_known, check_label, check_not_above, check_not_negative,
@@ -76,7 +77,9 @@ impl Rules for StatefulSetRules {
         }
         template::check_selector(object, &KIND, errors);
         template::check_selected(object, errors);
-        template::check(object, errors);
+        let claims = at(object, &["spec", "volumeClaimTemplates"]).and_then(Value::as_array).into_iter().flatten();
+        let volumes: Vec<&str> = claims.filter_map(|claim| claim["metadata"]["name"].as_str()).collect();
+        template::check(object, Around { is_pod: false, volumes: &volumes }, errors);
         template::check_runs_always(object, &KIND, errors);
     }
 

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{pod_spec, selector};
+use super::{
+    pod_spec::{self, Around},
+    selector,
+};
 use crate::apiserver::{
     meta_rules,
     object::{Object, at, child},
@@ -56,11 +59,11 @@ pub(super) fn inner_strategy(strategy: &Value) -> Value {
     json!({ "Type": strategy["type"].as_str().unwrap_or_default(), "RollingUpdate": update })
 }
 
-pub(super) fn check(object: &Object, errors: &mut Vec<FieldError>) {
+pub(super) fn check(object: &Object, around: Around<'_>, errors: &mut Vec<FieldError>) {
     if let Some(Value::Object(metadata)) = at(object, &["spec", "template", "metadata"]) {
         meta_rules::validate_labels(metadata, TEMPLATE, errors);
     }
-    pod_spec::validate(&format!("{TEMPLATE}.spec"), at(object, &["spec", "template", "spec"]), errors);
+    pod_spec::validate(&format!("{TEMPLATE}.spec"), at(object, &["spec", "template", "spec"]), around, errors);
 }
 
 /// Pods of these kinds are started again whatever happens.

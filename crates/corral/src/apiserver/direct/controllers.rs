@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Direct;
 use crate::apiserver::{
     namespaces,
-    object::Object,
+    object::child,
     resources::ResourceId,
     status::{Answer, no_such_resource},
     store::{Store, Verb, key, key_parts},
@@ -15,6 +15,7 @@ use crate::apiserver::{
         Target,
         delete::{DeleteOptions, Preconditions, Propagation},
         patch::Patch,
+        read::get,
         update::Part,
     },
     write::{self, Intent, Write},
@@ -78,10 +79,13 @@ impl Direct {
 
     /// Says that a namespace which is on its way out is empty, as `namespaces/finalize` does.
     pub fn finalize_namespace(&self, name: &str) -> Answer<()> {
-        let cause = self.cause(Verb::Update, "finalize");
+        let cause = self.cause(Verb::Update, namespaces::FINALIZE);
         self.server.store().with(|store| {
             let target = target(store, &namespaces::id(), "", name)?;
-            write::now(store, &Write::inside(cause, &target), Intent::Finalize(Object::new())).map(|_| ())
+            let mut namespace = get(store, &target, "")?.object()?;
+            child(&mut namespace, "spec").remove("finalizers");
+            let empty = Intent::Update(Part::Other(namespaces::FINALIZE), namespace);
+            write::now(store, &Write::inside(cause, &target), empty).map(|_| ())
         })
     }
 }

@@ -26,7 +26,7 @@ mod collect;
 mod compare;
 pub(super) mod managers;
 mod merge;
-mod set;
+pub(super) mod set;
 pub(super) mod step;
 mod strategy;
 pub(super) mod types;
@@ -123,6 +123,7 @@ pub(crate) fn reset_fields(resource: &Resource, subresource: &str) -> FieldSet {
                 _ => {}
             }
         }
+        ("ephemeralcontainers" | "resize", "pods") => {}
         _ if resource.status => add(&["status"]),
         _ => {}
     }

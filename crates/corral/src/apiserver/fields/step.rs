@@ -4,7 +4,7 @@
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-pub(super) fn field(name: &str) -> String {
+pub(crate) fn field(name: &str) -> String {
     format!("f:{name}")
 }
 

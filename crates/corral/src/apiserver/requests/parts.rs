@@ -5,19 +5,28 @@ use http::{Response, StatusCode};
 use kube::core::Status;
 use serde_json::Value;
 
-use super::{Ask, JSON_PATCH};
+use super::{APPLY_PATCH, Ask, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, unknown_format};
 use crate::apiserver::{
     body, kubelet,
-    object::{Meta, Object, at, text},
+    object::{Meta, Object, at, child, text},
     options::WriteOptions,
     pod_log::{LogOptions, LogStream},
     request::{Wish, content_type},
-    scale::Paths,
+    resources::ResourceId,
+    scale::{self, Paths},
     service::{ApiBody, json_value, respond},
-    status::{Answer, bad_request, method_not_allowed, not_found, patch_rejected, unavailable},
+    status::{
+        Answer, bad_request, method_not_allowed, not_found, patch_rejected, unavailable, unexplained, unknown_patch,
+    },
     store::{Store, Verb},
     streams::{self, Conversation, commands::Container},
-    verbs::{patch::Patch, read::get, update::Part},
+    verbs::{
+        Target,
+        apply::shown_kind,
+        patch::{self, Patch},
+        read::get,
+        update::check_name,
+    },
     write::Intent,
 };
 
@@ -26,29 +35,102 @@ const PLAIN: &str = "text/plain";
 impl Ask<'_> {
     /// Reads or sets how many replicas an object wants.
     pub(super) async fn scale(&self, wish: Wish, paths: &Paths) -> Answer<Response<ApiBody>> {
-        let current = self.server.store().with(|store| get(store, &self.target, ""))?.object()?;
-        let mut scale = paths.show(&current);
-        match wish {
-            Wish::Get => return Ok(json_value(StatusCode::OK, &scale)),
-            Wish::Update => scale = Value::Object(self.object()?),
-            Wish::Patch => match content_type(&self.head.headers) {
-                JSON_PATCH => {
-                    let patch = body::json_patch(self.body)?;
-                    json_patch::patch(&mut scale, &patch).map_err(|_| patch_rejected())?;
-                }
-                _ => json_patch::merge(&mut scale, &body::merge_patch(self.body)?),
-            },
+        let (verb, wanted, options) = match wish {
+            Wish::Get => return Ok(json_value(StatusCode::OK, &paths.show(&self.current()?))),
+            Wish::Update => {
+                let options = WriteOptions::read(self.query, "UpdateOptions", false)?;
+                let scale = self.stated_scale(&options)?;
+                (Verb::Update, paths.wanted(&self.target, &scale)?, options)
+            }
+            Wish::Patch if content_type(&self.head.headers) == APPLY_PATCH => {
+                let options = WriteOptions::read(self.query, "PatchOptions", true)?;
+                let scale = self.applied_scale()?;
+                (Verb::Patch, paths.wanted(&self.target, &scale)?.by_apply(), options)
+            }
+            Wish::Patch => {
+                let options = WriteOptions::read(self.query, "PatchOptions", false)?;
+                let scale = self.patched_scale(paths, &options)?;
+                (Verb::Patch, paths.wanted(&self.target, &scale)?, options)
+            }
             _ => return Err(method_not_allowed()),
-        }
-        let change = paths.change(&self.target, &scale)?;
-        let options = WriteOptions::read(self.query, "UpdateOptions", false)?;
-        let verb = if wish == Wish::Update { Verb::Update } else { Verb::Patch };
-        let outcome = self.write(verb, &options, Intent::Patch(Part::Main, Patch::Merge(change))).await?;
-        let changed = match outcome.stored() {
-            Some(stored) => stored.object()?,
-            None => current,
         };
+        let outcome = self.write(verb, &options, Intent::Scale(wanted)).await?;
+        let changed = outcome.stored().map_or_else(|| self.current(), |stored| stored.object())?;
         Ok(json_value(StatusCode::OK, &paths.show(&changed)))
+    }
+
+    fn current(&self) -> Answer<Object> {
+        self.server.store().with(|store| get(store, &self.target, ""))?.object()
+    }
+
+    /// The scale as the object that it is.
+    fn scale_target(&self) -> Target {
+        Target { resource: scale::kind().clone(), version: "v1".into(), ..self.target.clone() }
+    }
+
+    fn stated_scale(&self, options: &WriteOptions) -> Answer<Object> {
+        let target = self.scale_target();
+        let mut scale = body::object(content_type(&self.head.headers), self.body, "Scale")?;
+        self.check_scale(&target, options, &scale).map_err(|why| target.unrecognised(&why))?;
+        target.check_kind(&mut scale)?;
+        target.conform(&mut scale)?;
+        check_name(&target, &scale)?;
+        target.check_identity(&mut scale)?;
+        Ok(scale)
+    }
+
+    fn check_scale(&self, target: &Target, options: &WriteOptions, scale: &Object) -> Result<(), String> {
+        target.check_fields(&self.as_write(Verb::Update, options), scale, &[])
+    }
+
+    fn applied_scale(&self) -> Answer<Object> {
+        let config = body::applied(self.body)?;
+        let current = self.current()?;
+        let (version, kind) = (text(&config, &["apiVersion"]), text(&config, &["kind"]));
+        if (version, kind) != ("autoscaling/v1", "Scale") {
+            return Err(bad_request(format!("invalid object type: {}", shown_kind(version, kind))));
+        }
+        if self.target.resource.shape.is_none() {
+            let why = "failed to create manager for existing fields: failed to convert live object (/; autoscaling/v1, \
+                       Kind=Scale) to proper version: request to convert CR to an invalid group/version: autoscaling/v1";
+            return Err(unexplained(why));
+        }
+        let mut scale = config;
+        check_name(&self.scale_target(), &scale)?;
+        // What is not stated stays.
+        if at(&scale, &["spec", "replicas"]).is_none()
+            && let Some(replicas) = at(&current, &["spec", "replicas"])
+        {
+            child(&mut scale, "spec").insert("replicas".into(), replicas.clone());
+        }
+        Ok(scale)
+    }
+
+    fn patched_scale(&self, paths: &Paths, options: &WriteOptions) -> Answer<Object> {
+        let is_built_in = self.target.resource.shape.is_some();
+        let patch = match content_type(&self.head.headers) {
+            JSON_PATCH => self.if_there(body::json_patch(self.body))?,
+            MERGE_PATCH => self.if_there(body::merge_patch(self.body)).map(Patch::Merge)?,
+            STRATEGIC_MERGE_PATCH if is_built_in => {
+                self.if_there(body::strategic_patch(self.body)).map(|patch| Patch::Merge(Value::Object(patch)))?
+            }
+            STRATEGIC_MERGE_PATCH => return Err(unknown_format(&[JSON_PATCH, MERGE_PATCH, APPLY_PATCH])),
+            _ => return Err(unknown_patch()),
+        };
+        let target = self.scale_target();
+        let Value::Object(shown) = paths.show(&self.current()?) else { return Err(patch_rejected()) };
+        let version = shown.resource_version().to_string();
+        let mut scale = patch::apply(&target, &patch, shown)?;
+        let known = self.check_scale(&target, options, &scale);
+        if let Err(why) = known.and_then(|()| target.resource.conform("v1", &mut scale)) {
+            return Err(patch::undecodable(&patch, scale, &why));
+        }
+        check_name(&target, &scale)?;
+        // The version that was read is not one that was asked for.
+        if scale.resource_version() == version {
+            scale.meta_mut().remove("resourceVersion");
+        }
+        Ok(scale)
     }
 
     /// What a container has printed.
@@ -57,19 +139,17 @@ impl Ask<'_> {
             return Err(method_not_allowed());
         }
         let key = self.target.key();
-        let options = LogOptions::read(self.query, self.server.clock().now())?;
+        let options = LogOptions::read(self.query, &self.target.name, self.server.clock().now())?;
         let (log, end, uid) = self.server.store().with(|store| {
             let pod = get(store, &self.target, "")?.object()?;
             let container = container_of(&pod, &self.query.container)?;
             check_printing(&pod, container, self.query.previous)?;
             let log = store.pod_logs.log(&key);
-            let shown = match reachable_node(store, &pod)? {
-                Some(_) => Bytes::from(log.shown(&options)),
-                // A pod that is nowhere has printed nothing.
-                None => Bytes::new(),
-            };
+            let shown = reachable_node(store, &pod)?.map(|_| Bytes::from(log.shown(&options)));
             Ok::<_, Box<Status>>((shown, log.len(), pod.uid().to_string()))
         })?;
+        // A pod that is nowhere has printed nothing.
+        let Some(log) = log else { return Ok(no_content()) };
         let body = match self.query.follow {
             true => ApiBody::log(LogStream::new(self.server.store().clone(), key, uid, log, end, options)),
             false => ApiBody::once(log),
@@ -133,6 +213,12 @@ impl Ask<'_> {
     }
 }
 
+fn no_content() -> Response<ApiBody> {
+    let mut response = Response::new(ApiBody::once(Bytes::new()));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
 /// A container of a pod, by its name or the only one there is.
 fn container_of<'a>(pod: &'a Object, asked: &str) -> Answer<&'a Value> {
     let listed = |field: &str| at(pod, &["spec", field]).and_then(Value::as_array).into_iter().flatten();
@@ -188,7 +274,8 @@ fn reachable_node(store: &Store, pod: &Object) -> Answer<Option<Object>> {
     let nodes = store.find("", "nodes");
     let found = nodes.and_then(|nodes| nodes.objects.get(name));
     let Some(node) = found else {
-        let id = crate::apiserver::ResourceId::new("", "nodes", "Node");
+        // The original names the node, and calls it a pod.
+        let id = ResourceId::new("", "pods", "Pod");
         return Err(not_found(&id, name));
     };
     node.object().map(Some)

@@ -250,6 +250,10 @@ fn check_base64(text: &str) -> Result<(), Misfit> {
 /// Checks a moment and writes it as the original does: in UTC, as finely as its type is.
 fn check_moment(text: &mut String, is_fine: bool) -> Result<(), Misfit> {
     let parsed: Timestamp = text.parse().map_err(|_| Misfit::Malformed(unreadable_moment(text, is_fine)))?;
+    if is_fine && let Some(rest) = coarse_fraction(text) {
+        let why = format!("parsing time {text:?} as {MICRO:?}: cannot parse {rest:?} as \".000000\"");
+        return Err(Misfit::Malformed(why));
+    }
     let written = match is_fine {
         true => format!("{parsed:.6}"),
         false => Timestamp::from_second(parsed.as_second()).unwrap_or(parsed).to_string(),
@@ -260,9 +264,18 @@ fn check_moment(text: &mut String, is_fine: bool) -> Result<(), Misfit> {
     Ok(())
 }
 
+const MICRO: &str = "2006-01-02T15:04:05.000000Z07:00";
+
+/// What follows the seconds of a moment, unless that begins with six digits.
+fn coarse_fraction(text: &str) -> Option<&str> {
+    let rest = text.get("2006-01-02T15:04:05".len()..)?;
+    let digits = rest.strip_prefix('.').and_then(|rest| rest.get(..6));
+    (!digits.is_some_and(|digits| digits.bytes().all(|letter| letter.is_ascii_digit()))).then_some(rest)
+}
+
 /// What Go says of a text that is no moment: the first part that is not as it should be.
 fn unreadable_moment(text: &str, is_fine: bool) -> String {
-    let layout = if is_fine { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
+    let layout = if is_fine { MICRO } else { "2006-01-02T15:04:05Z07:00" };
     let mut rest = text;
     let mut failed = "Z07:00";
     for part in ["2006", "-", "01", "-", "02", "T", "15", ":", "04", ":", "05"] {
@@ -430,7 +443,7 @@ mod tests {
     #[test]
     fn moments_are_kept_in_utc_and_as_finely_as_their_type_is() {
         let lease = json!({ "metadata": { "creationTimestamp": "2026-01-01T13:00:00.5+01:00" },
-                            "spec": { "renewTime": "2026-01-01T12:00:00.25Z" } });
+                            "spec": { "renewTime": "2026-01-01T12:00:00.250000Z" } });
         let lease = conformed::<Lease>(lease).unwrap();
         assert_eq!(lease["metadata"]["creationTimestamp"], "2026-01-01T12:00:00Z");
         assert_eq!(lease["spec"]["renewTime"], "2026-01-01T12:00:00.250000Z");

@@ -14,12 +14,66 @@ impl Schema {
         }
     }
 
+    /// Validates the status alone, as if it were the whole.
+    pub fn validate_status(&self, object: &Object, old: Option<&Object>, errors: &mut Vec<FieldError>) {
+        let (Some(schema), Some(status)) = (self.properties.get("status"), object.get("status")) else { return };
+        let mut found = vec![];
+        match status {
+            Value::Object(status) => {
+                let old = old.and_then(|old| old.get("status")).and_then(Value::as_object);
+                schema.validate_fields("", status, old, &mut found);
+                if schema.has_alternatives() {
+                    schema.validate_alternatives("", &Value::Object(status.clone()), &mut found);
+                }
+            }
+            other => return schema.validate("status", other, None, errors),
+        }
+        errors.extend(found.into_iter().map(|error| error.below("status")));
+    }
+
+    /// Complains of objects inside of a field of an object that do not say what they are.
+    pub fn validate_embedded_field(&self, name: &str, value: &Value, errors: &mut Vec<FieldError>) {
+        if let Some(schema) = self.properties.get(name).or_else(|| self.additional()) {
+            schema.validate_embedded(name, value, errors);
+        }
+    }
+
+    fn validate_embedded(&self, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
+        match value {
+            Value::Object(object) => {
+                for name in ["apiVersion", "kind"]
+                    .iter()
+                    .filter(|name| self.is_embedded_resource && !object.contains_key(**name))
+                {
+                    errors.push(FieldError::required(under(path, name), ""));
+                }
+                for (name, value) in object {
+                    if let Some(schema) = self.properties.get(name).or_else(|| self.additional()) {
+                        schema.validate_embedded(&under(path, name), value, errors);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                for (place, item) in items.iter().enumerate() {
+                    if let Some(schema) = &self.items {
+                        schema.validate_embedded(&format!("{path}[{place}]"), item, errors);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn validate(&self, path: &str, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         if old == Some(value) && !["apiVersion", "kind"].contains(&path) {
             return;
         }
         if let Some(error) = self.type_error(path, value) {
             errors.push(error);
+            if self.kind == Some(Type::Integer) && value.is_f64() {
+                let why = format!("{path} in body should be a multiple of 1");
+                errors.push(FieldError::invalid(path, value, &why));
+            }
             return;
         }
         match value {
@@ -59,18 +113,17 @@ impl Schema {
         let limits = &self.limits;
         let length = text.chars().count() as u64;
         let mut wrong = |why: String| errors.push(FieldError::invalid(path, &json!(text), &why));
-        if let Some(min) = limits.min_length.filter(|min| length < *min) {
+        // The first of these that is wrong is the only one that is told.
+        if let Some(max) = limits.max_length.filter(|max| length > *max) {
+            errors.push(FieldError::too_long(path, max));
+        } else if let Some(min) = limits.min_length.filter(|min| length < *min) {
             wrong(format!("{path} in body should be at least {min} chars long"));
-        }
-        if let Some(pattern) = limits.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
+        } else if let Some(pattern) = limits.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
             wrong(format!("{path} in body should match '{pattern}'"));
         }
         if let Some(format) = limits.format.as_ref().filter(|format| !has_format(format, text)) {
             let why = format!("{path} in body must be of type {format}: {text:?}");
             errors.push(FieldError::wrong_type(path, text, &why));
-        }
-        if let Some(max) = limits.max_length.filter(|max| length > *max) {
-            errors.push(FieldError::too_long(path, max));
         }
     }
 

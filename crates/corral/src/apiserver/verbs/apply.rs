@@ -21,7 +21,7 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, config: &Objec
     let target = write.target;
     let id = &target.resource.id;
     let Some(current) = store.get(id, &target.key()).cloned() else {
-        if part == Part::Status {
+        if part != Part::Main {
             return Err(not_found(id, &target.name));
         }
         return draft_new(store, write, config);
@@ -92,12 +92,12 @@ fn decoding(target: &Target, why: &str) -> String {
 }
 
 /// `apps/v1, Kind=Deployment`
-fn shown_kind(api_version: &str, kind: &str) -> String {
+pub(crate) fn shown_kind(api_version: &str, kind: &str) -> String {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     format!("{group}/{version}, Kind={kind}")
 }
 
-fn conflict_status(conflicts: &[Conflict]) -> Box<kube::core::Status> {
+pub(crate) fn conflict_status(conflicts: &[Conflict]) -> Box<kube::core::Status> {
     let causes = conflicts.iter().map(|conflict| {
         cause("FieldManagerConflict", &format!("conflict with {}", conflict.manager.shown()), &conflict.path)
     });

@@ -19,8 +19,9 @@ const ATTEMPTS: u64 = 8;
 
 pub(crate) fn draft(store: &Store, write: &Write<'_>, mut object: Object) -> Answer<Draft> {
     let target = write.target;
-    target.check_identity(&mut object)?;
+    target.check_kind(&mut object)?;
     target.conform(&mut object)?;
+    target.check_namespace(&mut object)?;
     target.complete(&mut object);
     if target.resource.namespaced {
         namespaces::check_accepts_objects(store, &target.resource, &target.namespace, object.name())?;

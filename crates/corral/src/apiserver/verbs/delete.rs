@@ -106,6 +106,9 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, options: DeleteOptions) ->
     let Some(current) = store.get(&target.resource.id, &target.key()).cloned() else {
         return Err(not_found(&target.resource.id, &target.name));
     };
+    if target.resource.id == namespaces::id() {
+        namespaces::check_mortal(&target.name)?;
+    }
     let old = current.object()?;
     check_preconditions(target, &old, options.preconditions.as_ref())?;
     let act = Act::Delete(options);
@@ -148,8 +151,12 @@ pub(crate) fn delete(
         mark_as_deleting(&mut object, cause.at);
     }
 
+    // What was kept by such a finalizer alone goes as it was.
+    if finalizers_changed && !finalizers_pending && grace.is_none() {
+        return Ok(Outcome::Gone(store.remove(cause, id, &key, current.object()?)?));
+    }
     let mut last = object.clone();
-    if grace.is_some() || finalizers_pending || finalizers_changed {
+    if grace.is_some() || finalizers_pending {
         let stored = match object == current.object()? {
             true => current,
             false => store.put(cause, id, &key, object)?,

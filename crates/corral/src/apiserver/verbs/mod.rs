@@ -6,6 +6,7 @@ use kube::core::Status;
 use serde_json::{Value, json};
 
 use super::{
+    builtin::named::RECORDED,
     object::{Meta, Object, fill, text},
     options::FieldValidation,
     resources::Resource,
@@ -38,7 +39,12 @@ impl Target {
     }
 
     /// Refuses an object that says it is something else than the URL says.
-    fn check_identity(&self, object: &mut Object) -> Answer<()> {
+    pub fn check_identity(&self, object: &mut Object) -> Answer<()> {
+        self.check_kind(object)?;
+        self.check_namespace(object)
+    }
+
+    pub fn check_kind(&self, object: &mut Object) -> Answer<()> {
         let (expected, kind) = (self.resource.api_version(&self.version), &self.resource.id.kind);
         if self.resource.shape.is_some() {
             fill(object, "apiVersion", expected.clone());
@@ -48,6 +54,31 @@ impl Target {
         if (found_version, found_kind) != (expected.as_str(), kind.as_str()) {
             return Err(self.other_kind(object, found_version, found_kind));
         }
+        Ok(())
+    }
+
+    /// Why an object that says that it is something else cannot be one of this built-in kind.
+    pub fn no_conversion(&self, object: &Object) -> Option<String> {
+        let id = &self.resource.id;
+        let (api_version, kind) = (text(object, &["apiVersion"]), text(object, &["kind"]));
+        let expected = (self.resource.api_version(&self.version), &id.kind);
+        let as_stated = |stated: &str, own: &str| stated.is_empty() || stated == own;
+        if as_stated(api_version, &expected.0) && as_stated(kind, expected.1) {
+            return None;
+        }
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        Some(match RECORDED.has_kind(api_version, kind) {
+            true => {
+                let package = id.group.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core");
+                format!("converting ({version}.{kind}) to ({package}.{}): unknown conversion", id.kind)
+            }
+            false => format!(
+                "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:110\""
+            ),
+        })
+    }
+
+    pub fn check_namespace(&self, object: &mut Object) -> Answer<()> {
         if !self.resource.namespaced {
             object.meta_mut().remove("namespace");
         } else if object.namespace().is_empty() {
@@ -65,16 +96,7 @@ impl Target {
         let expected = self.resource.api_version(&self.version);
         let version = api_version.rsplit('/').next().unwrap_or_default();
         if self.resource.shape.is_some() {
-            let why = match api_version == expected {
-                true => {
-                    let package = id.group.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core");
-                    format!("converting ({version}.{kind}) to ({package}.{}): unknown conversion", id.kind)
-                }
-                false => format!(
-                    "no kind {kind:?} is registered for version {api_version:?} in scheme \"pkg/runtime/scheme.go:110\""
-                ),
-            };
-            let own = &id.kind;
+            let (own, why) = (&id.kind, self.no_conversion(object).unwrap_or_default());
             return bad_request(format!("{kind} in version {version:?} cannot be handled as a {own}: {why}"));
         }
         if kind.is_empty() {
@@ -89,15 +111,22 @@ impl Target {
         invalid(&id.group, kind, object.name(), &[error])
     }
 
-    /// Deals with fields that the kind does not know, and with those that the body states more than once, as the client
+    /// Deals with fields that the kind does not know, and with what else was found to be odd in the body, as the client
     /// wants it: warns of them, or refuses them.
-    pub fn check_fields(&self, write: &Write<'_>, object: &Object, duplicates: &[String]) -> Result<(), String> {
+    pub fn check_fields(&self, write: &Write<'_>, object: &Object, odd: &[String]) -> Result<(), String> {
         if write.options.validation == FieldValidation::Ignore {
             return Ok(());
         }
-        let unknown = self.resource.unknown_fields(&self.version, object);
-        let duplicates = duplicates.iter().map(|path| format!("duplicate field {path:?}"));
-        let named: Vec<_> = duplicates.chain(unknown.iter().map(|path| format!("unknown field {path:?}"))).collect();
+        let unknown = match self.states_other_version(object) {
+            true => object
+                .keys()
+                .filter(|name| !["apiVersion", "kind", "metadata"].contains(&name.as_str()))
+                .cloned()
+                .collect(),
+            false => self.resource.unknown_fields(&self.version, object),
+        };
+        let unknown = unknown.iter().map(|path| format!("unknown field {path:?}"));
+        let named: Vec<_> = odd.iter().cloned().chain(unknown).collect();
         if named.is_empty() {
             return Ok(());
         }
@@ -108,13 +137,19 @@ impl Target {
         Ok(())
     }
 
+    /// Of a version of a custom kind that is not the one that was asked for, no field is known.
+    fn states_other_version(&self, object: &Object) -> bool {
+        let stated = text(object, &["apiVersion"]);
+        self.resource.shape.is_none() && !stated.is_empty() && stated != self.resource.api_version(&self.version)
+    }
+
     pub fn unrecognised(&self, why: &str) -> Box<Status> {
         let kind = &self.resource.id.kind;
         bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", self.version))
     }
 
     /// Drops what the kind does not know, and refuses what has a wrong type.
-    fn conform(&self, object: &mut Object) -> Answer<()> {
+    pub fn conform(&self, object: &mut Object) -> Answer<()> {
         self.resource.conform(&self.version, object).map_err(|why| self.unrecognised(&why))
     }
 

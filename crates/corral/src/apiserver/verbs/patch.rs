@@ -1,6 +1,7 @@
 //! Change parts of an object.
 
 use json_patch::{AddOperation, PatchOperation};
+use kube::core::Status;
 use serde_json::{Value, json};
 
 use super::{
@@ -8,6 +9,7 @@ use super::{
     update::{Part, check_name, replace},
 };
 use crate::apiserver::{
+    gotext::printed,
     object::Object,
     status::{Answer, FieldError, invalid, not_found, patch_rejected},
     store::Store,
@@ -17,7 +19,11 @@ use crate::apiserver::{
 /// What is to be changed, in one of the forms in which it can be stated.
 #[derive(Clone)]
 pub(crate) enum Patch {
-    Json(json_patch::Patch),
+    Json {
+        operations: json_patch::Patch,
+        /// What else stands in it.
+        odd: Vec<String>,
+    },
     Merge(Value),
     /// For built-in kinds.
     Strategic(Object),
@@ -33,17 +39,72 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, patch: &Patch)
     let mut new = old.clone();
     new.insert("apiVersion".into(), json!(target.resource.api_version(&target.version)));
     let mut new = apply(target, patch, new)?;
-    let known = target.check_fields(write, &new, &[]);
     // Decoded here first, since what a patch makes undecodable is the patch's fault.
-    if let Err(why) = known.and_then(|()| target.resource.conform(&target.version, &mut new)) {
-        let error = FieldError::invalid("patch", &json!(Value::Object(new).to_string()), &why);
-        return Err(invalid("", "", "", &[error]));
+    if let Err(why) = decode(write, patch, &mut new) {
+        return Err(undecodable(patch, new, &why));
     }
     check_name(target, &new)?;
     replace(write, part, current, old, new)
 }
 
-fn apply(target: &Target, patch: &Patch, object: Object) -> Answer<Object> {
+fn decode(write: &Write<'_>, patch: &Patch, new: &mut Object) -> Result<(), String> {
+    let target = write.target;
+    if target.resource.shape.is_some()
+        && let Some(why) = target.no_conversion(new)
+    {
+        return Err(why);
+    }
+    let odd = match patch {
+        Patch::Json { odd, .. } => odd.as_slice(),
+        Patch::Merge(_) | Patch::Strategic(_) => &[],
+    };
+    target.check_fields(write, new, odd)?;
+    target.resource.conform(&target.version, new)
+}
+
+/// What a patch made of an object cannot be read. The original shows it as it lies before it: in the order of its own
+/// fields where the patch changed nothing, and sorted where it did.
+pub(crate) fn undecodable(patch: &Patch, new: Object, why: &str) -> Box<Status> {
+    let shown = match patch {
+        Patch::Strategic(changes) => printed(&Value::Object(changes.clone())),
+        Patch::Merge(Value::Object(changes)) => in_order(&new, !changes.contains_key("metadata")),
+        _ => in_order(&new, true),
+    };
+    invalid("", "", "", &[FieldError::invalid("patch", &json!(shown), why)])
+}
+
+/// As JSON, with the fields of the metadata in the order in which the original has them.
+fn in_order(object: &Object, metadata_too: bool) -> String {
+    let fields = object.iter().map(|(name, value)| match value {
+        Value::Object(metadata) if name == "metadata" && metadata_too => {
+            let known = METADATA.iter().filter_map(|name| metadata.get_key_value(*name));
+            let others = metadata.iter().filter(|(name, _)| !METADATA.contains(&name.as_str()));
+            let fields: Vec<_> = known.chain(others).map(|(name, value)| format!("{}:{value}", json!(name))).collect();
+            format!("\"metadata\":{{{}}}", fields.join(","))
+        }
+        value => format!("{}:{value}", json!(name)),
+    });
+    format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
+}
+
+const METADATA: [&str; 14] = [
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+];
+
+pub(crate) fn apply(target: &Target, patch: &Patch, object: Object) -> Answer<Object> {
     let mut value = Value::Object(object);
     match patch {
         Patch::Merge(changes) => json_patch::merge(&mut value, changes),
@@ -53,7 +114,7 @@ fn apply(target: &Target, patch: &Patch, object: Object) -> Answer<Object> {
                 strategic::merge(kind.place(), object, changes)?;
             }
         }
-        Patch::Json(operations) => {
+        Patch::Json { operations, .. } => {
             for operation in operations.iter() {
                 let operation = survivable(operation, &value)?;
                 json_patch::patch(&mut value, &[operation]).map_err(|_| patch_rejected())?;

@@ -96,7 +96,7 @@ fn merge_field(place: Place<'_>, object: &mut Object, name: &str, value: &Value,
 fn merge_list(elements: Place<'_>, found: &mut Vec<Value>, changes: &[Value], how: &ListPatch<'_>) -> Answer<()> {
     let key = match how {
         ListPatch::Whole => {
-            *found = changes.iter().map(clean).collect();
+            *found = changes.to_vec();
             return Ok(());
         }
         ListPatch::Set => {
@@ -179,7 +179,10 @@ fn put_in_order(items: &mut Vec<Value>, before: &[Value], order: &[Value], how: 
 fn clean(value: &Value) -> Value {
     match value {
         Value::Object(object) => Value::Object(without_directives(object)),
-        Value::Array(items) => Value::Array(items.iter().map(clean).collect()),
+        Value::Array(items) => {
+            let kept = items.iter().filter(|item| item.get("$patch").is_none());
+            Value::Array(kept.map(clean).collect())
+        }
         other => other.clone(),
     }
 }

@@ -21,6 +21,8 @@ use crate::apiserver::{
 pub(crate) enum Part {
     Main,
     Status,
+    /// A part with a name of its own, which only its kind knows.
+    Other(&'static str),
 }
 
 pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, mut new: Object) -> Answer<Draft> {
@@ -40,7 +42,7 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, mut new: Objec
         return Err(invalid(&id.group, &id.plural, &target.name, &[error]));
     }
     let old = current.object()?;
-    check_uid(target, &old, &new)?;
+    check_uid(target, &old, new.uid())?;
     replace(write, part, current, old, new)
 }
 
@@ -57,11 +59,19 @@ pub(super) fn replace(
     target.check_identity(&mut new)?;
     target.complete(&mut new);
     write.track(&mut old, &mut new);
+    prepare_part(target, part, &mut new, &old);
     drafted(write, part, current, old, new)
 }
 
+/// What is written through a part changes that part alone. Whoever sends more along manages it all the same.
+fn prepare_part(target: &Target, part: Part, new: &mut Object, old: &Object) {
+    if let Part::Other(name) = part {
+        target.resource.rules.prepare_part(name, new, old);
+    }
+}
+
 /// A changed object on its way, its fields tracked.
-pub(super) fn drafted(write: &Write<'_>, part: Part, current: Arc<Stored>, old: Object, new: Object) -> Answer<Draft> {
+pub(crate) fn drafted(write: &Write<'_>, part: Part, current: Arc<Stored>, old: Object, new: Object) -> Answer<Draft> {
     let target = write.target;
     let version = new.resource_version();
     if !version.is_empty() && version.parse::<u64>().is_err() {
@@ -101,6 +111,11 @@ pub(crate) fn settle(write: &Write<'_>, part: Part, mut draft: Draft) -> Answer<
             }
         }
         Part::Status => resource.rules.prepare_status_update(&mut new, old),
+        Part::Other(_) => {
+            if raises_generation(resource, &new, old) {
+                new.set_meta("generation", old.generation() + 1);
+            }
+        }
     }
     match managed {
         Some(managed) => new.set_meta("managedFields", managed),
@@ -113,14 +128,18 @@ pub(crate) fn settle(write: &Write<'_>, part: Part, mut draft: Draft) -> Answer<
     let mut errors = vec![];
     meta_rules::validate_update(resource, &new, old, &mut errors);
     // The status of a custom kind is checked by the schema of the whole.
-    if part == Part::Main || resource.shape.is_none() {
+    if part != Part::Status || resource.shape.is_none() {
         resource.rules.validate(&target.version, &new, &mut errors);
     }
     match part {
         Part::Main => resource.rules.validate_update(&new, old, &mut errors),
         Part::Status => resource.rules.validate_status(&new, old, &mut errors),
+        Part::Other(name) => resource.rules.validate_part(name, &new, old, &mut errors),
     }
-    let known = resource.rules.judge(&target.version, &new, Some(old), &mut errors);
+    let known = match part {
+        Part::Status => resource.rules.judge_status(&target.version, &new, old, &mut errors),
+        Part::Main | Part::Other(_) => resource.rules.judge(&target.version, &new, Some(old), &mut errors),
+    };
     known.into_iter().for_each(|warning| write.warn(warning));
     if !errors.is_empty() {
         return Err(invalid(&resource.id.group, &resource.id.kind, &target.name, &errors));
@@ -154,7 +173,7 @@ pub(crate) fn commit(
     store.put(&write.cause, &resource.id, &key, new).map(Outcome::Changed)
 }
 
-pub(super) fn check_name(target: &Target, new: &Object) -> Answer<()> {
+pub(crate) fn check_name(target: &Target, new: &Object) -> Answer<()> {
     match new.name() {
         "" => Err(bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
@@ -169,8 +188,8 @@ pub(super) fn check_name(target: &Target, new: &Object) -> Answer<()> {
 }
 
 /// A uid in an update means that very object; in a patch it is a change like any other, and refused as one.
-fn check_uid(target: &Target, old: &Object, new: &Object) -> Answer<()> {
-    if new.uid().is_empty() || new.uid() == old.uid() {
+pub(crate) fn check_uid(target: &Target, old: &Object, uid: &str) -> Answer<()> {
+    if uid.is_empty() || uid == old.uid() {
         return Ok(());
     }
     let id = &target.resource.id;
@@ -179,7 +198,7 @@ fn check_uid(target: &Target, old: &Object, new: &Object) -> Answer<()> {
          Precondition failed: UID in precondition: {}, UID in object meta: {}",
         id.plural,
         target.key(),
-        new.uid(),
+        uid,
         old.uid()
     );
     Err(conflict(id, &target.name, &why))
