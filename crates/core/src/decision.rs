@@ -203,6 +203,10 @@ pub enum Reason {
     NodeNotReady,
     NodeClaimedByAnother,
     JobRunning,
+    /// A node takes longer than others did.
+    NodeSlow,
+    /// A node takes so much longer that something is probably wrong with it.
+    NodeStalled,
     JobFailed,
     /// The Job has ended well; the Plan's delay after that is not over.
     Soaking,
@@ -225,7 +229,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, for coverage.
-    pub const ALL: [Reason; 27] = [
+    pub const ALL: [Reason; 29] = [
         Reason::PlanInvalid,
         Reason::VersionUnresolved,
         Reason::ChannelFails,
@@ -243,6 +247,8 @@ impl Reason {
         Reason::NodeNotReady,
         Reason::NodeClaimedByAnother,
         Reason::JobRunning,
+        Reason::NodeSlow,
+        Reason::NodeStalled,
         Reason::JobFailed,
         Reason::Soaking,
         Reason::JobBeingDeleted,

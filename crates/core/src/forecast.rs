@@ -57,6 +57,25 @@ pub struct Rules {
     pub disable_eviction: bool,
 }
 
+impl Forecast {
+    /// The node, then a line for each that is in the way.
+    pub fn text(&self) -> String {
+        let verdict = match self.drains {
+            Verdict::Now => "now",
+            Verdict::Later => "later",
+            Verdict::Never => "never, as things are",
+        };
+        let mut text = format!("  {}  {verdict}\n", self.node);
+        for blocker in &self.blockers {
+            text.push_str(&format!("    {}\n", blocker.statement));
+            if let Some(remedy) = &blocker.remedy {
+                text.push_str(&format!("      what would help: {remedy}\n"));
+            }
+        }
+        text
+    }
+}
+
 /// Every node, by name.
 pub fn forecast_all(cluster: &Cluster, rules: Rules) -> Vec<Forecast> {
     let places = Places::of(cluster);

@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod decision;
 pub mod drain;
 pub mod forecast;
+pub mod metrics;
 pub mod placement;
 pub mod plan;
 pub mod seen;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use drover_api::plan::{PlanSpec, PlanStatus};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use crate::claims::{ClaimId, Claims, Mark, SetAside};
@@ -270,7 +271,7 @@ impl JobSeen {
 
 impl PodSeen {
     fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
-        let Wire::<(), ()> { mut metadata, .. } = serde_json::from_slice(json)?;
+        let Wire::<IgnoredAny, IgnoredAny> { mut metadata, .. } = serde_json::from_slice(json)?;
         let waits = told_waits(&metadata).unwrap_or_default();
         let job = metadata.labels.get(drover_api::plan::labels::JOB_NAME).cloned().unwrap_or_default();
         metadata.annotations = BTreeMap::new();

@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use crate::cluster::{Cluster, Job, Node, ObjectRef};
+use crate::forecast::{Forecast, Rules, Verdict, forecast_all};
 use crate::plan::names;
 use crate::plan::selector::Selector;
 use crate::seen::PlanSeen;
@@ -59,9 +60,40 @@ pub struct Estimate {
     pub basis: String,
 }
 
-/// All Plans, by namespace and name.
-pub fn all(cluster: &Cluster) -> Vec<Status> {
-    cluster.plans().map(|plan| of(cluster, plan)).collect()
+/// All Plans, and whether the nodes could be drained.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overview {
+    pub looked_at: Timestamp,
+    pub nodes: NodeSum,
+    pub plans: Vec<Status>,
+    /// The nodes that cannot be drained now, with what is in the way.
+    pub drains: Vec<Forecast>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unseen: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct NodeSum {
+    pub all: usize,
+    pub ready: usize,
+    pub cordoned: usize,
+}
+
+pub fn overview(cluster: &Cluster) -> Overview {
+    let count = |is: fn(&Node) -> bool| cluster.nodes.iter().filter(|node| is(node)).count();
+    let drains = forecast_all(cluster, Rules::default());
+    Overview {
+        looked_at: cluster.looked_at,
+        nodes: NodeSum {
+            all: cluster.nodes.len(),
+            ready: count(Node::is_ready),
+            cordoned: count(|node| node.spec.unschedulable),
+        },
+        plans: cluster.plans().map(|plan| of(cluster, plan)).collect(),
+        drains: drains.into_iter().filter(|forecast| forecast.drains != Verdict::Now).collect(),
+        unseen: cluster.unseen.iter().map(ToString::to_string).collect(),
+    }
 }
 
 pub fn of(cluster: &Cluster, plan: &PlanSeen) -> Status {
@@ -169,6 +201,31 @@ fn estimate(
 fn length(job: &Job) -> Option<i64> {
     let (start, end) = (job.status.start_time?, job.status.completion_time?);
     job.is_complete().then(|| end.duration_since(start).as_secs())
+}
+
+impl Overview {
+    pub fn text(&self, now: Timestamp) -> String {
+        let NodeSum { all, ready, cordoned } = &self.nodes;
+        let mut text = format!("{all} nodes, {ready} Ready, {cordoned} cordoned\n");
+        if self.plans.is_empty() {
+            text.push_str("no Plans\n");
+        }
+        for plan in &self.plans {
+            text.push('\n');
+            text.push_str(&plan.text(now));
+        }
+        if !self.drains.is_empty() {
+            text.push_str("\nnodes that cannot be drained now:\n");
+        }
+        for forecast in &self.drains {
+            text.push_str(&forecast.text());
+        }
+        if !self.unseen.is_empty() {
+            text.push_str("\ncould not be looked at:\n");
+            self.unseen.iter().for_each(|what| text.push_str(&format!("  {what}\n")));
+        }
+        text
+    }
 }
 
 impl Status {

@@ -36,6 +36,11 @@ impl PlanEvent {
         Self::warning("DrainHeldUp", sentence.to_owned())
     }
 
+    /// A node takes longer than others did: `reason` is `NodeSlow` or `NodeStalled`.
+    pub fn node_late(reason: &str, sentence: &str) -> Self {
+        Self::warning(if reason == "NodeStalled" { "NodeStalled" } else { "NodeSlow" }, sentence.to_owned())
+    }
+
     pub fn validated() -> Self {
         Self::normal("Validated", "Plan is valid".to_owned())
     }

@@ -21,6 +21,7 @@ mod marking;
 pub mod names;
 mod nodes;
 mod orphans;
+mod pace;
 mod selection;
 pub mod selector;
 mod start;

@@ -213,6 +213,10 @@ fn transitions(old: &PlanStatus, new: &PlanStatus, wish: &Wish) -> Vec<(PlanEven
     for wait in new.waits.iter().filter(|wait| held_up.contains(&wait.reason) && !has_said(old, &wait.sentence)) {
         events.push((PlanEvent::drain_held_up(&wait.sentence), format!("{}/{}", wait.subject, wait.since.0)));
     }
+    let late = [Reason::NodeSlow, Reason::NodeStalled].map(|reason| reason.to_string());
+    for wait in new.waits.iter().filter(|wait| late.contains(&wait.reason) && !has_said(old, &wait.sentence)) {
+        events.push((PlanEvent::node_late(&wait.reason, &wait.sentence), format!("{}/{}", wait.subject, wait.since.0)));
+    }
     if let Some(wait) = &wish.channel
         && !has_said(old, &wait.sentence)
     {

@@ -14,6 +14,7 @@ use super::failure;
 use super::jobs::{self, Making, is_outdated, make};
 use super::marking::{fence, note_job_end, release, take, wants_cordon};
 use super::nodes::{Look, Step, Steps, is_marked_by};
+use super::pace;
 use super::waiting::{claimed_by_another, not_ready};
 use crate::claims::{Claim, Done, Mark};
 use crate::decision::{Reason, Subject, Wait};
@@ -52,9 +53,8 @@ pub(super) fn tend(look: &Look<'_>, node: &NodeSeen, claim: &Claim, steps: &mut 
                 // What holds its drain up explains more than that it runs.
                 let pods = look.view.pods.iter().filter(|pod| pod.job == job.meta.name);
                 steps.waits.extend(pods.flat_map(|pod| &pod.waits).chain(node.waits.iter().flatten()).cloned());
-                let sentence = format!("Node {} is being upgraded by Job {}", node.meta.name, job.meta.name);
-                let wait = Wait::new(subject, Reason::JobRunning, sentence, look.now);
-                steps.waits.push(wait.with_deadline(job.deadline));
+                let wait = pace::wait(look, node, job, steps);
+                steps.waits.push(wait);
             }
         },
         None if on_node.iter().any(|job| job.outcome.is_none()) => {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::link::{Certainty, Chain, Link, Outlook};
 use super::{pod, scene};
 use crate::cluster::{Cluster, Deployment, ObjectRef, Pod};
-use crate::decision::{Decision, Purpose};
+use crate::decision::{Decision, Purpose, Reason};
 use crate::plan::selector::Selector;
 use crate::seen::PlanSeen;
 use drover_api::plan::conditions;
@@ -49,7 +49,9 @@ pub fn idles(cluster: &Cluster, plan: &PlanSeen, driver: Driver, decision: &Deci
         return Some(chain);
     }
     let last = last_sign(cluster, plan)?;
-    if cluster.looked_at.duration_since(last) < USUAL || !decision.waits.is_empty() && driver != Driver::Nobody {
+    // That others wait for nodes which this very decision would start is no reason not to start them.
+    let is_held = decision.waits.iter().any(|wait| wait.reason != Reason::ConcurrencyReached);
+    if cluster.looked_at.duration_since(last) < USUAL || is_held && driver != Driver::Nobody {
         return None;
     }
     let name = plan.subject();

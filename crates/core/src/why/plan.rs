@@ -73,7 +73,10 @@ fn summary(counts: &NodeCounts, driver: Driver, complete: bool) -> String {
 
 /// The whole chain of one wait: the Plan, the node if it is about one, then what was found below.
 fn cause(asked: &Asked<'_>, wait: &Wait, below: Chain, held_back: i64) -> Option<Cause> {
-    let mut chain = vec![Link::proven((&asked.plan.subject()).into(), wait.sentence.clone()).since(Some(wait.since))];
+    // A wait that nobody has published yet begins now, as far as its engine knows: that says nothing.
+    let since = Some(wait.since).filter(|since| asked.cluster.looked_at.duration_since(*since).as_secs() > 1);
+    let wait_link = Link::proven((&asked.plan.subject()).into(), wait.sentence.clone()).since(since);
+    let mut chain = vec![wait_link];
     chain.extend(below.into_iter().filter(|link| link.object != ObjectRef::from(&asked.plan.subject())));
     if chain.len() == 1 {
         chain = waits::itself(wait);
@@ -81,7 +84,7 @@ fn cause(asked: &Asked<'_>, wait: &Wait, below: Chain, held_back: i64) -> Option
     let mut cause = Cause::of(chain)?;
     cause.reason = Some(wait.reason);
     cause.deadline = wait.deadline;
-    cause.since = cause.since.or(Some(wait.since));
+    cause.since = cause.since.filter(|moment| *moment != wait.since).or(since);
     cause.remedy = cause.remedy.or_else(|| wait.remedy.clone());
     cause.costs = waits::costs(asked, wait, held_back);
     Some(cause)

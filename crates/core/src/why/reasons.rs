@@ -73,6 +73,13 @@ pub fn meaning(reason: Reason) -> Meaning {
             means("Another Plan has the node out of service.", "That Plan gives the node back.", Yes, false)
         }
         Reason::JobRunning => means("A node is being upgraded.", "Its Job ends.", Yes, false),
+        Reason::NodeSlow => means("A node takes longer than others did.", "Its Job ends.", Maybe, false),
+        Reason::NodeStalled => means(
+            "A node takes so much longer than others did that something is probably wrong with it.",
+            "Its Job ends, or fails at its deadline.",
+            Maybe,
+            true,
+        ),
         Reason::JobFailed => means(
             "The Job that upgrades a node has failed.",
             "Another try succeeds; Drover makes one after a pause.",

@@ -15,7 +15,7 @@ use crate::cluster::{Cluster, EngineNamespace};
 use crate::decision::Decision;
 use crate::plan::job::JobSettings;
 use crate::plan::{Answer, GateSeen, Heard, Target, View, decide, names};
-use crate::seen::{JobSeen, NodeSeen, PlanSeen, PodSeen, SecretSeen};
+use crate::seen::{JobSeen, NodeSeen, Outcome, PlanSeen, PodSeen, SecretSeen};
 
 /// Everything that a decision about one Plan rests on.
 #[derive(Debug, Clone)]
@@ -86,6 +86,11 @@ impl<'a> Scene<'a> {
 
     /// Takes what another controller has under way for ours.
     fn adopt(&mut self) {
+        for job in self.jobs.iter().filter(|job| job.outcome == Some(Outcome::Complete)) {
+            if let Some((began, ended)) = job.began.zip(job.ended) {
+                self.plan.claims.note_duration(ended.duration_since(began).as_secs());
+            }
+        }
         let latest = self.plan.status.latest_hash.clone();
         let label = labels::plan_hash(&self.plan.meta.name);
         let by_label: BTreeMap<String, String> =

@@ -97,10 +97,13 @@ fn nearest_miss(cluster: &Cluster, pod: &Pod) -> Option<Chain> {
         return None;
     }
     let tally = tally(&misses);
-    misses.sort_by_key(|(_, obstacles)| (obstacles.len(), obstacles.first().cloned()));
+    misses.sort_by_key(|(node, obstacles)| {
+        (is_emptied_of_siblings(&places, pod, node), obstacles.len(), obstacles.first().cloned())
+    });
     // A node that only has to come back is nearer than one that has to change.
-    let back = misses.iter().find(|(_, obstacles)| {
+    let back = misses.iter().find(|(node, obstacles)| {
         obstacles.iter().all(|obstacle| matches!(obstacle, Obstacle::NotReady | Obstacle::Cordoned))
+            && !is_emptied_of_siblings(&places, pod, node)
     });
     let (nearest, obstacles) = back.or(misses.first())?;
     let first = obstacles.first()?;
@@ -158,6 +161,15 @@ fn nearest_miss(cluster: &Cluster, pod: &Pod) -> Option<Chain> {
             vec![of_pod(tally).outlook(Outlook::Maybe).remedy("see which nodes its affinity asks for")]
         }
     })
+}
+
+/// A node that pods of the same owner are being moved away from comes back only when they have gone.
+fn is_emptied_of_siblings(places: &Places<'_>, pod: &Pod, node: &Node) -> bool {
+    let owner = pod.metadata.controller().map(|owner| &owner.uid);
+    let mut there = places.pods_on(&node.metadata.name).iter();
+    node.spec.unschedulable
+        && owner.is_some()
+        && there.any(|other| other.metadata.controller().map(|owner| &owner.uid) == owner)
 }
 
 /// `2 lack disk=ssd, 1 is cordoned`: each node by all that is in the way.

@@ -5,6 +5,7 @@ use drover_api::node::HOSTNAME;
 use super::Driver;
 use super::link::{Chain, Link, Outlook};
 use crate::cluster::{Cluster, Node, ObjectRef};
+use crate::plan::duration::GoDuration;
 use crate::plan::selector::Selector;
 use crate::seen::PlanSeen;
 
@@ -90,8 +91,8 @@ fn other_hostname(cluster: &Cluster, plan: &PlanSeen) -> Option<Chain> {
 
 /// The original reads all Plans at once: one that it cannot read stops them all.
 fn unreadable_sibling(cluster: &Cluster, plan: &PlanSeen) -> Option<Chain> {
-    let other = cluster.plans().find(|other| other.spec.is_err() && other.meta.uid != plan.meta.uid)?;
-    let problem = other.spec.as_ref().err()?;
+    let others = cluster.plans().filter(|other| other.meta.uid != plan.meta.uid);
+    let (other, problem) = others.filter_map(|other| Some((other, unreadable(other)?))).next()?;
     let (namespace, name) = (&other.meta.namespace, &other.meta.name);
     let statement = format!(
         "Plan {namespace}/{name} cannot be read ({problem}), and system-upgrade-controller then stops all Plans"
@@ -99,4 +100,15 @@ fn unreadable_sibling(cluster: &Cluster, plan: &PlanSeen) -> Option<Chain> {
     let link = Link::likely((&other.subject()).into(), statement).since(other.meta.creation_timestamp);
     let remedy = format!("correct it: kubectl edit -n {namespace} plans.upgrade.cattle.io {name}");
     Some(vec![of_plan(plan, "the controller handles no Plan").outlook(Outlook::No), link.remedy(remedy)])
+}
+
+/// What the original, which decodes durations with the rest, cannot read of a Plan.
+fn unreadable(plan: &PlanSeen) -> Option<String> {
+    match &plan.spec {
+        Err(problem) => Some(problem.clone()),
+        Ok(spec) => {
+            let delay = spec.post_complete_delay.as_ref().filter(|text| GoDuration::parse(text).is_none())?;
+            Some(format!("spec.postCompleteDelay {delay:?} is not a duration"))
+        }
+    }
 }

@@ -26,8 +26,13 @@ impl Cause {
         let mut text = format!("{mark} {}\n", self.statement);
         let mut line = |line: String| text.push_str(&format!("    {line}\n"));
         if self.chain.len() > 1 {
-            let above = self.chain.iter().rev().skip(1).map(|step| step.object.to_string());
-            line(format!("holds up: {}", above.collect::<Vec<_>>().join(" < ")));
+            let mut above: Vec<String> = self.chain.iter().rev().map(|step| step.object.to_string()).collect();
+            above.dedup();
+            if let [_, above @ ..] = above.as_slice()
+                && !above.is_empty()
+            {
+                line(format!("holds up: {}", above.join(" < ")));
+            }
         }
         if let Some(since) = self.since {
             line(format!("since {since} ({})", rough(now.duration_since(since))));

@@ -29,7 +29,7 @@ pub fn chains(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
     match wait.reason {
         Reason::SecretNotFound => missing_secrets(asked),
         Reason::NodeNotReady => vec![not_ready(asked, wait)],
-        Reason::JobRunning => running(asked, wait),
+        Reason::JobRunning | Reason::NodeSlow | Reason::NodeStalled => running(asked, wait),
         Reason::JobFailed => vec![failed(asked, wait)],
         Reason::JobBeingDeleted => being_deleted(asked, wait),
         Reason::BudgetForbids | Reason::PodTerminating | Reason::EvictionRefused => vec![pod_stays(asked, wait)],
@@ -72,7 +72,7 @@ pub fn costs(asked: &Asked<'_>, wait: &Wait, held_back: i64) -> Costs {
     let at_work = jobs.iter().rev().find(|job| !job.has_ended());
     let phase = match wait.reason {
         Reason::BudgetForbids | Reason::PodTerminating | Reason::EvictionRefused | Reason::VolumeAttached => "draining",
-        Reason::JobRunning => {
+        Reason::JobRunning | Reason::NodeSlow | Reason::NodeStalled => {
             at_work.map_or("upgrading", |job| job::phase(asked.cluster, &job.metadata.namespace, &job.metadata.name))
         }
         _ => "",
@@ -138,6 +138,10 @@ fn running(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
         return vec![first.into_iter().chain(down.into_iter().map(|link| comes_back(asked, link))).collect()];
     }
     let below = job::runs(asked.cluster, job);
+    let is_explained = below.iter().flatten().any(|link| link.alarm);
+    if wait.reason != Reason::JobRunning && !is_explained {
+        return vec![first];
+    }
     below.into_iter().map(|below| first.iter().cloned().chain(below).collect()).collect()
 }
 

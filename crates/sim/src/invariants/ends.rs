@@ -56,7 +56,9 @@ fn falsehood(known: &Known, plan: &Value, wait: &Value, now: Timestamp, refusing
             let by_another = node.is_some_and(|node| owner(node).is_some_and(|uid| plan["metadata"]["uid"] != uid));
             unless(by_another, "the node is not out for another")
         }
-        "JobRunning" => unless(on_node().any(|job| !is_finished(job)), "no Job runs on it"),
+        "JobRunning" | "NodeSlow" | "NodeStalled" => {
+            unless(on_node().any(|job| !is_finished(job)), "no Job runs on it")
+        }
         "JobFailed" => {
             let noted = node.is_some_and(|node| has_failed(node) || claim(node).is_some());
             unless(noted || on_node().any(|job| has_condition(job, "Failed")), "no Job has failed on it")

@@ -29,7 +29,7 @@ impl Cluster {
     }
 
     /// The last nodes took so many seconds.
-    fn took(self, seconds: &[i64]) -> Self {
+    pub(super) fn took(self, seconds: &[i64]) -> Self {
         let mut claims = self.claims();
         claims.took = seconds.to_vec();
         self.annotated("drover.dev/claims", &claims.write())

@@ -3,6 +3,7 @@
 mod between;
 mod channels;
 mod failures;
+mod pace;
 mod statuses;
 mod way;
 

@@ -119,7 +119,7 @@ fn a_wiped_status_is_written_again_from_the_facts() {
 
 #[test]
 fn a_wait_keeps_the_moment_it_began() {
-    let later = "2026-01-01T13:00:00Z".parse().unwrap();
+    let later = "2026-01-01T12:05:00Z".parse().unwrap();
     let decision = three_nodes().taken("n1").job("n1", "").published().decide_at(later);
     assert_eq!(decision.waits.iter().map(|wait| wait.since).collect::<Vec<_>>(), [noon(), noon()]);
 }
@@ -128,7 +128,7 @@ fn a_wait_keeps_the_moment_it_began() {
 fn a_wait_keeps_its_beginning_even_if_the_installed_definition_prunes_the_list() {
     let mut cluster = three_nodes().taken("n1").job("n1", "").published();
     cluster.plan["status"].as_object_mut().unwrap().remove("waits");
-    let decision = cluster.decide_at("2026-01-01T13:00:00Z".parse().unwrap());
+    let decision = cluster.decide_at("2026-01-01T12:05:00Z".parse().unwrap());
     assert_eq!(decision.waits[0].since, noon());
 }
 
