@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 # Programs are chosen by --bin, never by -p: then all of them share the dependencies that the tests were built with.
 
-.PHONY: help demo demo-real build image test test-real record diff-fuzz sim bench bench-plan lab
+.PHONY: help demo docs demo-real build image test test-real record diff-fuzz sim bench bench-plan lab
 
 help: ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -57,3 +57,7 @@ bench-plan: build ## Measure Plans on a real control plane with KWOK nodes; ARGS
 lab: ## A real control plane with three KWOK nodes, until Ctrl-C
 	@./scripts/need cargo cc go
 	cargo run --locked --quiet --bin drover-lab -- up --kwok-nodes 3
+
+docs: ## Write the generated parts of docs anew: checks.md
+	@./scripts/need cargo cc
+	DROVER_WRITE_DOCS=1 cargo test --locked --quiet -p drover-core --lib the_page_is_as_the_catalogue_says

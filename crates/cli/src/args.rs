@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use drover_operator::Connection;
 
-use crate::commands::{corral, crds, demo, drain, operator, simulate, why};
+use crate::commands::{corral, crds, demo, drain, operator, preflight, simulate, why};
 
 /// Upgrades Kubernetes clusters, node by node, and says at any moment what it waits for.
 #[derive(Debug, Parser)]
@@ -28,6 +28,8 @@ pub enum Command {
     Simulate(simulate::SimulateArgs),
     /// Upgrades a real cluster: carries out its Plans
     Operator(operator::OperatorArgs),
+    /// Says what would go wrong before anything is touched; never writes
+    Preflight(preflight::PreflightArgs),
     /// Explains what an upgrade waits for, since when, and what would help
     Why(why::WhyArgs),
     /// Empties nodes, as `kubectl drain` does, and says which budget holds it up
@@ -60,6 +62,8 @@ pub enum Format {
     Json,
     Yaml,
     Table,
+    /// Of preflight, for pull requests
+    Markdown,
 }
 
 /// Something is wrong with how the command was called, and clap could not know.

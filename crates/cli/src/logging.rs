@@ -15,7 +15,7 @@ pub fn start(level: &str, format: Option<Format>) -> anyhow::Result<()> {
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal());
     let started = match format {
-        Some(Format::Yaml) => {
+        Some(Format::Yaml | Format::Markdown) => {
             return Err(Usage("a log is text or JSON: use -o json, or leave -o out".to_owned()).into());
         }
         Some(Format::Json) => log.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),

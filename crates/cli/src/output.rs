@@ -6,11 +6,23 @@ use serde::Serialize;
 
 use crate::args::Format;
 
+/// The command has printed its answer, and ends with this exit code.
+#[derive(Debug)]
+pub struct Ended(pub u8);
+
+impl std::fmt::Display for Ended {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "exit code {}", self.0)
+    }
+}
+
+impl std::error::Error for Ended {}
+
 /// Prints a value as JSON or YAML, one document.
 pub fn print_document<T: Serialize>(format: Format, value: &T) -> anyhow::Result<()> {
     let text = match format {
         Format::Json => serde_json::to_string_pretty(value)? + "\n",
-        Format::Yaml | Format::Table => yaml(value)?,
+        Format::Yaml | Format::Table | Format::Markdown => yaml(value)?,
     };
     print(&text)
 }

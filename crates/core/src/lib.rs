@@ -11,6 +11,7 @@ pub mod forecast;
 pub mod metrics;
 pub mod placement;
 pub mod plan;
+pub mod preflight;
 pub mod seen;
 pub mod status;
 pub mod why;

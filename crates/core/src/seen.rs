@@ -296,7 +296,7 @@ impl SecretSeen {
 }
 
 impl PlanSeen {
-    fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
+    pub fn decode(json: &[u8]) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Parts<'a> {
             metadata: Meta,

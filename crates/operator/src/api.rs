@@ -20,6 +20,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
 const JSON: &str = "application/json";
+/// Of an object only its metadata; a server that cannot do so sends all of it.
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ApiError {
@@ -130,6 +132,11 @@ impl Api {
         self.call(Method::GET, path, JSON, Vec::new()).await
     }
 
+    /// The same for a list, of which only the metadata of objects are sent.
+    pub async fn get_metadata(&self, path: &str) -> Result<Bytes, ApiError> {
+        self.call(Method::GET, path, METADATA, Vec::new()).await
+    }
+
     pub async fn post(&self, path: &str, body: &Value) -> Result<Bytes, ApiError> {
         self.call(Method::POST, path, JSON, body.to_string().into_bytes()).await
     }
@@ -175,7 +182,7 @@ impl Api {
             .method(method)
             .uri(path)
             .header(http::header::CONTENT_TYPE, content)
-            .header(http::header::ACCEPT, JSON)
+            .header(http::header::ACCEPT, if content == METADATA { METADATA } else { JSON })
             .body(Body::from(body))
             .map_err(|error| ApiError::Unreachable(error.to_string()))?;
         self.client.send(request).await.map_err(|error| ApiError::Unreachable(innermost(&error)))

@@ -14,8 +14,10 @@ mod follow;
 mod gates;
 mod http_channels;
 mod inbox;
+pub mod objects;
 mod presence;
 mod store;
+pub mod survey;
 
 pub use act::Failure;
 pub use api::ApiError;

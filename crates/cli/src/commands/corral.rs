@@ -8,13 +8,15 @@ use clap::Args;
 use drover_clock::Clock;
 use drover_corral::apiserver::{ApiServer, Options};
 use drover_corral::world::{World, WorldOptions};
+use drover_operator::{objects, survey};
 use drover_sim::{Scenario, live};
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::args::Format;
 use crate::output::{print, print_document};
 use crate::serving::ServingArgs;
-use crate::{logging, objects, scenarios, signals};
+use crate::{logging, scenarios, signals};
 
 const WATCH_WINDOW: usize = 10_000;
 
@@ -26,7 +28,7 @@ pub struct CorralArgs {
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
     /// Objects to begin with, as `kubectl get -o yaml` prints them [default, without --scenario: three nodes]
-    #[arg(long, value_name = "FILE|DIR", num_args = 1..)]
+    #[arg(long, value_name = "FILE|DIR|BUNDLE", num_args = 1..)]
     load: Vec<PathBuf>,
 }
 
@@ -56,7 +58,7 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
             Format::Json => {
                 print(&format!("{}\n", json!({ "address": serving.address(), "kubeconfig": serving.kubeconfig() })))?
             }
-            Format::Yaml => print_document(
+            Format::Yaml | Format::Markdown => print_document(
                 Format::Yaml,
                 &json!({ "address": serving.address(), "kubeconfig": serving.kubeconfig() }),
             )?,
@@ -72,7 +74,7 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
 fn fill(server: &ApiServer, args: &CorralArgs) -> anyhow::Result<Option<Scenario>> {
     if !args.load.is_empty() {
         server
-            .load_text(objects::read_all(&args.load)?)
+            .load_text(objects_of(&args.load)?)
             .map_err(|status| anyhow!("the objects given with --load are refused: {}", status.message))?;
     }
     let scenario = args.scenario.as_deref().map(|path| scenarios::find(Some(path))).transpose()?;
@@ -83,4 +85,17 @@ fn fill(server: &ApiServer, args: &CorralArgs) -> anyhow::Result<Option<Scenario
     };
     set_up.map_err(|status| anyhow!("the cluster cannot be set up: {}", status.message))?;
     Ok(scenario)
+}
+
+/// Of files, folders and support bundles.
+fn objects_of(paths: &[PathBuf]) -> anyhow::Result<Vec<Box<RawValue>>> {
+    let remedy = |cause: &dyn std::fmt::Display| anyhow!("{cause}; check the path given with --load");
+    let mut all = Vec::new();
+    for path in paths {
+        all.extend(match survey::is_bundle(path) {
+            true => survey::bundle_objects(path).map_err(|error| remedy(&error))?,
+            false => objects::read_all(std::slice::from_ref(path)).map_err(|error| remedy(&error))?,
+        });
+    }
+    Ok(all)
 }

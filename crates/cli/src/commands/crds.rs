@@ -46,7 +46,7 @@ pub fn run(args: &CrdsArgs, format: Option<Format>) -> anyhow::Result<()> {
         Format::Json => {
             print_document(Format::Json, &json!({ "apiVersion": "v1", "kind": "List", "items": definitions }))
         }
-        Format::Table => {
+        Format::Table | Format::Markdown => {
             let header = ["NAME", "KIND", "SCOPE", "VERSIONS"].map(str::to_owned).to_vec();
             let rows: Vec<Vec<String>> = std::iter::once(header).chain(definitions.iter().map(row)).collect();
             print(&table(&rows))

@@ -3,16 +3,28 @@
 //! It is filled object by object ([`Cluster::take`]) from a live cluster, a folder or a support bundle; nothing in here
 //! knows which. Kinds that could not be read stand in [`Cluster::unseen`], so that nothing unseen counts as fine.
 
+pub mod admission;
 mod amount;
 mod budget;
+pub mod certificate;
+pub mod cluster_api;
 mod event;
+pub mod harvester;
+pub mod kubevirt;
+pub mod longhorn;
+pub mod looks;
 mod node;
 mod parts;
 mod pod;
+mod removed;
+mod resources;
 mod shelf;
+pub mod snapshots;
 mod storage;
+pub mod tanzu;
 #[cfg(test)]
 mod tests;
+mod wire;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -33,9 +45,11 @@ pub use pod::{
     Container, ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, Resources, Running, Terminated, Volume,
     Waiting,
 };
+pub use removed::{OldVersion, REMOVED, RemovedApi};
+pub use resources::{LOOKS, RESOURCES, Resource, resource_of};
 pub use shelf::{Projection, Shelf};
 pub use storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment};
-pub use workload::{DaemonSet, Deployment, Job, ReplicaSet, Secret, StatefulSet};
+pub use workload::{DaemonSet, Deployment, Job, ReplicaSet, Secret, ServiceAccount, StatefulSet};
 
 /// What one look has found.
 #[derive(Debug, Clone, Default)]
@@ -57,6 +71,20 @@ pub struct Cluster {
     pub storage_classes: Shelf<StorageClass>,
     pub attachments: Shelf<VolumeAttachment>,
     pub events: Shelf<Event>,
+    pub service_accounts: Shelf<ServiceAccount>,
+    /// Of Secrets whose contents could be read, by namespace and name.
+    pub contents: BTreeMap<(String, String), certificate::Contents>,
+    pub admission: admission::Admission,
+    pub snapshots: snapshots::Snapshots,
+    pub kubevirt: kubevirt::VirtualMachines,
+    pub longhorn: longhorn::Longhorn,
+    pub harvester: harvester::Harvester,
+    pub cluster_api: cluster_api::ClusterApi,
+    pub templates: cluster_api::Templates,
+    pub tanzu: tanzu::Tanzu,
+    pub looks: looks::Looks,
+    /// Objects that somebody writes through a version of the API that is going to be removed.
+    pub old_versions: Vec<OldVersion>,
     /// The same objects as the Plan engine reads them.
     pub engine: EngineObjects,
     pub unseen: Vec<Unseen>,
@@ -147,6 +175,12 @@ impl Cluster {
     pub fn take(&mut self, json: &[u8]) {
         match serde_json::from_slice::<Head>(json) {
             Ok(head) => {
+                self.old_versions.extend(OldVersion::of(
+                    &head.kind,
+                    &head.metadata.namespace,
+                    &head.metadata.name,
+                    json,
+                ));
                 if let Err(error) = self.put(&head, json) {
                     self.miss(&head, Cause::Unreadable(error.to_string()));
                 }
@@ -177,7 +211,11 @@ impl Cluster {
                 self.for_engine(Kind::Job, json)
             }
             ("", "Secret") => {
-                self.secrets.decode(json)?;
+                let secret = self.secrets.decode(json)?;
+                let key = (secret.metadata.namespace.clone(), secret.metadata.name.clone());
+                if let Some(contents) = certificate::Contents::read(json) {
+                    self.contents.insert(key, contents);
+                }
                 self.for_engine(Kind::Secret, json)
             }
             ("upgrade.cattle.io", "Plan") => self.for_engine(Kind::Plan, json),
@@ -192,8 +230,26 @@ impl Cluster {
             ("storage.k8s.io", "StorageClass") => self.storage_classes.decode(json).map(drop),
             ("storage.k8s.io", "VolumeAttachment") => self.attachments.decode(json).map(drop),
             ("" | "events.k8s.io", "Event") => self.events.decode(json).map(drop),
-            _ => Ok(()),
+            ("", "ServiceAccount") => self.service_accounts.decode(json).map(drop),
+            (group, kind) => self.put_foreign(group, kind, head, json),
         }
+    }
+
+    /// The kinds of other products, and those that are rarely looked at.
+    fn put_foreign(&mut self, group: &str, kind: &str, head: &Head, json: &[u8]) -> Result<(), serde_json::Error> {
+        if kind.ends_with("Template") && cluster_api::has_templates(group) {
+            self.templates.insert(ObjectRef::new(kind, &head.metadata.namespace, &head.metadata.name));
+            return Ok(());
+        }
+        let put = (self.admission.put(group, kind, json))
+            .or_else(|| self.snapshots.put(group, kind, json))
+            .or_else(|| self.kubevirt.put(group, kind, json))
+            .or_else(|| self.longhorn.put(group, kind, json))
+            .or_else(|| self.harvester.put(group, kind, json))
+            .or_else(|| self.cluster_api.put(group, kind, json))
+            .or_else(|| self.tanzu.put(group, kind, json))
+            .or_else(|| self.looks.put(group, kind, json));
+        put.unwrap_or(Ok(()))
     }
 
     /// Takes a Secret of which only the metadata was asked for.
@@ -220,8 +276,10 @@ impl Cluster {
     }
 
     fn miss(&mut self, head: &Head, cause: Cause) {
-        let object = ObjectRef::new(&head.kind, &head.metadata.namespace, &head.metadata.name);
-        self.unseen.push(Unseen { kind: head.kind.clone(), object: Some(object), cause });
+        let group = head.api_version.split_once('/').map_or("", |(group, _)| group);
+        let kind = resource_of(group, &head.kind).map_or(head.kind.as_str(), |resource| resource.kind);
+        let object = ObjectRef::new(kind, &head.metadata.namespace, &head.metadata.name);
+        self.unseen.push(Unseen { kind: kind.to_owned(), object: Some(object), cause });
     }
 
     /// All objects of the kind that could not be seen, for this reason; none if they were.

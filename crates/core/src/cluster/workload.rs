@@ -127,7 +127,14 @@ pub struct Secret {
     pub kind: String,
 }
 
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct ServiceAccount {
+    pub metadata: Meta,
+}
+
 projections! {
+    ServiceAccount => "ServiceAccount",
     Deployment => "Deployment",
     ReplicaSet => "ReplicaSet",
     StatefulSet => "StatefulSet",

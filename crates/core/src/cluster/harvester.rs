@@ -1,0 +1,174 @@
+//! What is read of Harvester's kinds, and of those of Rancher and Fleet that it is made of.
+
+use std::collections::BTreeMap;
+
+use super::shelf::projections;
+use super::wire::{seen, shelves};
+use super::{Condition, Meta};
+
+seen! {
+    Upgrade {
+        metadata: Meta,
+        spec: UpgradeSpec,
+        status: UpgradeStatus,
+    }
+    UpgradeSpec {
+        version: String,
+        image: String,
+    }
+    UpgradeStatus {
+        previous_version: String,
+        node_statuses: BTreeMap<String, NodeStatus>,
+        conditions: Vec<Condition>,
+    }
+    NodeStatus {
+        state: String,
+        reason: String,
+        message: String,
+    }
+
+    Version {
+        metadata: Meta,
+        spec: VersionSpec,
+    }
+    VersionSpec {
+        #[serde(rename = "isoURL")]
+        iso_url: String,
+        min_upgradable_version: String,
+        tags: Vec<String>,
+    }
+
+    /// One option, of Harvester or of Rancher.
+    Setting {
+        metadata: Meta,
+        value: String,
+        default: String,
+    }
+
+    Addon {
+        metadata: Meta,
+        spec: AddonSpec,
+        status: AddonStatus,
+    }
+    AddonSpec {
+        enabled: bool,
+    }
+    AddonStatus {
+        status: String,
+    }
+
+    VirtualMachineBackup {
+        metadata: Meta,
+        status: VirtualMachineBackupStatus,
+    }
+    VirtualMachineBackupStatus {
+        ready_to_use: Option<bool>,
+        error: Option<BackupError>,
+    }
+    BackupError {
+        message: String,
+    }
+
+    /// Backups or snapshots of a VM, again and again.
+    ScheduledBackup {
+        metadata: Meta,
+        spec: ScheduledBackupSpec,
+    }
+    ScheduledBackupSpec {
+        suspend: bool,
+    }
+
+    ManagedChart {
+        metadata: Meta,
+        spec: ManagedChartSpec,
+        status: ManagedChartStatus,
+    }
+    ManagedChartSpec {
+        paused: bool,
+        version: String,
+    }
+    ManagedChartStatus {
+        conditions: Vec<Condition>,
+    }
+
+    /// What Fleet deploys.
+    Bundle {
+        metadata: Meta,
+        status: BundleStatus,
+    }
+    BundleStatus {
+        conditions: Vec<Condition>,
+        display: Display,
+    }
+    Display {
+        state: String,
+    }
+
+    /// A cluster that Rancher provisions.
+    ProvisionedCluster {
+        metadata: Meta,
+        spec: ProvisionedClusterSpec,
+        status: ProvisionedClusterStatus,
+    }
+    ProvisionedClusterSpec {
+        kubernetes_version: String,
+    }
+    ProvisionedClusterStatus {
+        ready: bool,
+        conditions: Vec<Condition>,
+    }
+
+    /// What Rancher's planner works on.
+    ControlPlane {
+        metadata: Meta,
+        spec: ControlPlaneSpec,
+        status: ControlPlaneStatus,
+    }
+    ControlPlaneSpec {
+        kubernetes_version: String,
+    }
+    ControlPlaneStatus {
+        conditions: Vec<Condition>,
+    }
+}
+
+impl Setting {
+    /// What holds: the value, or the default where that is empty.
+    pub fn effective(&self) -> &str {
+        if self.value.is_empty() { &self.default } else { &self.value }
+    }
+}
+
+impl VirtualMachineBackup {
+    pub fn is_under_way(&self) -> bool {
+        self.status.ready_to_use != Some(true) && self.status.error.is_none()
+    }
+}
+
+projections! {
+    Upgrade => "Upgrade",
+    Version => "Version",
+    Setting => "Setting",
+    Addon => "Addon",
+    VirtualMachineBackup => "VirtualMachineBackup",
+    ScheduledBackup => "ScheduleVMBackup",
+    ManagedChart => "ManagedChart",
+    Bundle => "Bundle",
+    ProvisionedCluster => "Cluster.provisioning.cattle.io",
+    ControlPlane => "RKEControlPlane",
+}
+
+shelves! {
+    Harvester {
+        upgrades: Upgrade = ("harvesterhci.io", "Upgrade"),
+        versions: Version = ("harvesterhci.io", "Version"),
+        settings: Setting = ("harvesterhci.io", "Setting"),
+        addons: Addon = ("harvesterhci.io", "Addon"),
+        backups: VirtualMachineBackup = ("harvesterhci.io", "VirtualMachineBackup"),
+        schedules: ScheduledBackup = ("harvesterhci.io", "ScheduleVMBackup"),
+        charts: ManagedChart = ("management.cattle.io", "ManagedChart"),
+        bundles: Bundle = ("fleet.cattle.io", "Bundle"),
+        clusters: ProvisionedCluster = ("provisioning.cattle.io", "Cluster"),
+        control_planes: ControlPlane = ("rke.cattle.io", "RKEControlPlane"),
+    }
+}

@@ -1,0 +1,130 @@
+//! What is read of KubeVirt's kinds.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::NodeAffinity;
+
+use super::shelf::projections;
+use super::wire::{seen, shelves};
+use super::{Condition, Meta};
+
+seen! {
+    VirtualMachine {
+        metadata: Meta,
+        spec: VirtualMachineSpec,
+        status: VirtualMachineStatus,
+    }
+    VirtualMachineSpec {
+        running: Option<bool>,
+        run_strategy: String,
+        template: VirtualMachineTemplate,
+    }
+    VirtualMachineTemplate {
+        spec: VirtualMachineTemplateSpec,
+    }
+    VirtualMachineTemplateSpec {
+        volumes: Vec<Named>,
+    }
+    Named {
+        name: String,
+    }
+    VirtualMachineStatus {
+        printable_status: String,
+        /// Volumes that are on their way in or out.
+        volume_requests: Vec<serde::de::IgnoredAny>,
+    }
+
+    VirtualMachineInstance {
+        metadata: Meta,
+        spec: InstanceSpec,
+        status: InstanceStatus,
+    }
+    InstanceSpec {
+        node_selector: BTreeMap<String, String>,
+        affinity: InstanceAffinity,
+        domain: Domain,
+        volumes: Vec<InstanceVolume>,
+        eviction_strategy: Option<String>,
+    }
+    InstanceAffinity {
+        node_affinity: Option<NodeAffinity>,
+    }
+    Domain {
+        devices: Devices,
+    }
+    Devices {
+        host_devices: Vec<Named>,
+    }
+    InstanceVolume {
+        name: String,
+        persistent_volume_claim: Option<Hotpluggable>,
+        data_volume: Option<Hotpluggable>,
+    }
+    Hotpluggable {
+        hotpluggable: bool,
+    }
+    InstanceStatus {
+        phase: String,
+        node_name: String,
+        conditions: Vec<Condition>,
+    }
+
+    /// A VM on its way to another node.
+    Migration {
+        metadata: Meta,
+        spec: MigrationSpec,
+        status: MigrationStatus,
+    }
+    MigrationSpec {
+        vmi_name: String,
+    }
+    MigrationStatus {
+        phase: String,
+    }
+
+    /// The installation itself.
+    KubeVirt {
+        metadata: Meta,
+        status: KubeVirtStatus,
+    }
+    KubeVirtStatus {
+        phase: String,
+    }
+}
+
+impl VirtualMachineInstance {
+    pub fn is_over(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// Volumes that were plugged in while it ran.
+    pub fn hotplugged(&self) -> impl Iterator<Item = &str> {
+        let is_hotplugged = |volume: &&InstanceVolume| {
+            let sources = [&volume.persistent_volume_claim, &volume.data_volume];
+            sources.into_iter().flatten().any(|source| source.hotpluggable)
+        };
+        self.spec.volumes.iter().filter(is_hotplugged).map(|volume| volume.name.as_str())
+    }
+}
+
+impl Migration {
+    pub fn is_over(&self) -> bool {
+        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+}
+
+projections! {
+    VirtualMachine => "VirtualMachine",
+    VirtualMachineInstance => "VirtualMachineInstance",
+    Migration => "VirtualMachineInstanceMigration",
+    KubeVirt => "KubeVirt",
+}
+
+shelves! {
+    VirtualMachines {
+        machines: VirtualMachine = ("kubevirt.io", "VirtualMachine"),
+        instances: VirtualMachineInstance = ("kubevirt.io", "VirtualMachineInstance"),
+        migrations: Migration = ("kubevirt.io", "VirtualMachineInstanceMigration"),
+        installations: KubeVirt = ("kubevirt.io", "KubeVirt"),
+    }
+}

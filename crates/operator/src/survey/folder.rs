@@ -1,0 +1,110 @@
+//! A cluster from a folder of objects.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use drover_core::cluster::{Cause, Cluster, LOOKS, RESOURCES, Unseen, resource_of};
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::SurveyError;
+use crate::objects::{Found, files, read_file};
+
+pub fn read(path: &Path, now: Timestamp) -> Result<Cluster, SurveyError> {
+    let mut collection = Collection::new(now);
+    for file in files(path)? {
+        // `kubectl get X -A -o yaml > X.yaml`: the file says that X was asked for, also if there was none.
+        if let Some(name) = file.file_stem().and_then(|name| name.to_str()) {
+            collection.saw_resource(name);
+        }
+        read_file(&file, &mut |found| collection.take(found))?;
+    }
+    Ok(collection.finish())
+}
+
+/// A cluster that is filled from what somebody has collected.
+pub struct Collection {
+    cluster: Cluster,
+    /// The kinds of which something was there, or which were said to have no objects.
+    kinds: BTreeSet<String>,
+    groups: BTreeSet<String>,
+    newest: Option<Timestamp>,
+    now: Timestamp,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Head {
+    api_version: String,
+    kind: String,
+    metadata: Dates,
+    spec: Spec,
+    looked_at: Option<Timestamp>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Dates {
+    creation_timestamp: Option<Timestamp>,
+}
+
+/// Leases are renewed all the time: the newest tells when the objects were collected.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Spec {
+    renew_time: Option<Timestamp>,
+}
+
+impl Collection {
+    pub fn new(now: Timestamp) -> Self {
+        let (kinds, groups) = (BTreeSet::new(), BTreeSet::new());
+        Collection { cluster: Cluster::new(now), kinds, groups, newest: None, now }
+    }
+
+    pub fn take(&mut self, found: Found<'_>) {
+        match found {
+            Found::Object(text) => {
+                let head: Head = serde_json::from_str(text).unwrap_or_default();
+                self.saw(&head.api_version, &head.kind);
+                let looked_at = head.looked_at.filter(|_| head.kind == "Survey");
+                let seen = looked_at.or(head.spec.renew_time).or(head.metadata.creation_timestamp);
+                self.newest = self.newest.max(seen);
+                self.cluster.take(text.as_bytes());
+            }
+            Found::NoneOf { api_version, kind } => self.saw(api_version, kind),
+        }
+    }
+
+    fn saw(&mut self, api_version: &str, kind: &str) {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        self.groups.insert(group.to_owned());
+        let known = resource_of(group, kind).map_or(kind, |resource| resource.kind);
+        self.kinds.insert(known.to_owned());
+    }
+
+    /// `poddisruptionbudgets`, or `volumes.longhorn.io`.
+    pub fn saw_resource(&mut self, name: &str) {
+        let known = RESOURCES.iter().find(|resource| resource.name() == name);
+        if let Some(resource) = known {
+            self.kinds.insert(resource.kind.to_owned());
+        }
+    }
+
+    /// What was not collected counts as unseen; but where no object of a product is there, the product is not, either.
+    pub fn finish(mut self) -> Cluster {
+        self.cluster.looked_at = self.newest.unwrap_or(self.now);
+        let miss = |kind: &str| Unseen { kind: kind.to_owned(), object: None, cause: Cause::NotCollected };
+        for resource in RESOURCES.iter().filter(|resource| !self.kinds.contains(resource.kind)) {
+            if resource.is_built_in() || self.groups.contains(resource.group) {
+                self.cluster.unseen.push(miss(resource.kind));
+            }
+        }
+        if !self.cluster.contents.is_empty() {
+            self.kinds.insert("SecretContents".to_owned());
+        }
+        let looks = LOOKS.iter().filter(|look| !self.kinds.contains(**look));
+        self.cluster.unseen.extend(looks.map(|look| miss(look)));
+        self.cluster
+    }
+}

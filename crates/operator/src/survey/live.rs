@@ -1,0 +1,275 @@
+//! A live cluster: the lists of every kind that is served, and the looks beyond objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_clock::Clock;
+use drover_core::cluster::{Cause, Cluster, RESOURCES, Resource, Unseen};
+use futures::StreamExt;
+use kube::Client;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::{kubelets, metrics, pages, servers};
+use crate::api::{Api, ApiError};
+
+/// Requests that are under way at the same time.
+const AT_ONCE: usize = 8;
+
+/// What comes in: decoded where it arrives, so that the text of a large list is gone before the next page.
+pub enum Arrival {
+    Object(String),
+    SecretMetadata(String),
+    Unseen(Unseen),
+}
+
+pub type Desk = UnboundedSender<Arrival>;
+
+pub async fn look(client: Client, clock: &Clock) -> Cluster {
+    let api = Api::new(client, *clock);
+    let mut cluster = Cluster::new(clock.now());
+    let served = match groups(&api).await {
+        Ok(served) => served,
+        Err(error) => {
+            // Without discovery the kinds of Kubernetes itself are still where they always are.
+            cluster.unseen.push(Unseen { kind: "APIGroup".to_owned(), object: None, cause: cause(&error) });
+            BTreeMap::new()
+        }
+    };
+    let (asked, known) = (&api, &served);
+    fill(&mut cluster, |desk| async move {
+        let lists = RESOURCES.iter().map(|resource| list(asked, resource, known, desk.clone()));
+        futures::stream::iter(lists).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+    })
+    .await;
+    let further = follow_up(&cluster);
+    let further = &further;
+    fill(&mut cluster, |desk| async move {
+        tokio::join!(
+            kubelets::look(asked, &further.nodes, desk.clone()),
+            servers::look(&further.servers, "ServerCertificate", desk.clone()),
+            servers::look(&further.kubelets, "KubeletCertificate", desk.clone()),
+            metrics::look(asked, desk.clone()),
+            secrets(asked, &further.plan_namespaces, desk.clone()),
+            templates(asked, &further.templates, desk),
+        );
+    })
+    .await;
+    cluster
+}
+
+/// Runs readers, and takes what they bring as it arrives.
+async fn fill<F: Future<Output = ()>>(cluster: &mut Cluster, readers: impl FnOnce(Desk) -> F) {
+    let (desk, mut arrivals) = unbounded_channel();
+    let readers = readers(desk);
+    let take = async {
+        while let Some(arrival) = arrivals.recv().await {
+            match arrival {
+                Arrival::Object(text) => cluster.take(text.as_bytes()),
+                Arrival::SecretMetadata(text) => cluster.take_secret_metadata(text.as_bytes()),
+                Arrival::Unseen(unseen) => cluster.unseen.push(unseen),
+            }
+        }
+    };
+    futures::future::join(readers, take).await;
+}
+
+/// The groups that are served, with their versions.
+async fn groups(api: &Api) -> Result<BTreeMap<String, BTreeSet<String>>, ApiError> {
+    #[derive(Deserialize)]
+    struct Groups {
+        groups: Vec<Group>,
+    }
+    #[derive(Deserialize)]
+    struct Group {
+        name: String,
+        versions: Vec<Version>,
+    }
+    #[derive(Deserialize)]
+    struct Version {
+        version: String,
+    }
+    let answer = api.get("/apis").await?;
+    let groups: Groups = serde_json::from_slice(&answer).map_err(|error| ApiError::Unreadable(error.to_string()))?;
+    let versions = |group: Group| (group.name, group.versions.into_iter().map(|version| version.version).collect());
+    Ok(groups.groups.into_iter().map(versions).collect())
+}
+
+async fn list(api: &Api, resource: &Resource, served: &BTreeMap<String, BTreeSet<String>>, desk: Desk) {
+    let miss = |cause: Cause| Unseen { kind: resource.kind.to_owned(), object: None, cause };
+    let Some(version) = version_of(resource, served) else {
+        let _ = desk.send(Arrival::Unseen(miss(Cause::NoSuchKind)));
+        return;
+    };
+    let place = match resource.namespace {
+        "" => resource.plural.to_owned(),
+        namespace => format!("namespaces/{namespace}/{}", resource.plural),
+    };
+    let path = match resource.group {
+        "" => format!("/api/{version}/{place}"),
+        group => format!("/apis/{group}/{version}/{place}"),
+    };
+    let api_version = match resource.group {
+        "" => version.to_owned(),
+        group => format!("{group}/{version}"),
+    };
+    let answer = match resource.kind {
+        // What is in Secrets is nobody's business here; most checks only ask whether they are there.
+        "Secret" => metadata_of_secrets(api, &path, &desk).await,
+        _ => {
+            let take = |item: &str| {
+                let _ = desk.send(Arrival::Object(typed(item, &api_version, resource.bare_kind())));
+            };
+            pages::read(api, &path, "", take).await
+        }
+    };
+    if let Err(error) = answer {
+        let _ = desk.send(Arrival::Unseen(miss(cause(&error))));
+    }
+}
+
+/// The best version that both sides know; of kinds that every cluster has, also without discovery.
+fn version_of<'a>(resource: &'a Resource, served: &BTreeMap<String, BTreeSet<String>>) -> Option<&'a str> {
+    if resource.is_built_in() {
+        return resource.versions.first().copied();
+    }
+    let served = served.get(resource.group)?;
+    resource.versions.iter().copied().find(|version| served.contains(*version))
+}
+
+/// Items of a list do not say what they are.
+fn typed(item: &str, api_version: &str, kind: &str) -> String {
+    match item.trim_start().strip_prefix('{') {
+        Some(rest) => {
+            let comma = if rest.trim_start().starts_with('}') { "" } else { "," };
+            format!("{{\"apiVersion\":{api_version:?},\"kind\":{kind:?}{comma}{rest}")
+        }
+        None => item.to_owned(),
+    }
+}
+
+async fn metadata_of_secrets(api: &Api, path: &str, desk: &Desk) -> Result<(), ApiError> {
+    let take = |item: &str| {
+        let _ = desk.send(Arrival::SecretMetadata(item.to_owned()));
+    };
+    pages::read_metadata(api, path, take).await
+}
+
+/// What is asked for once the lists are there.
+struct FollowUp {
+    nodes: Vec<String>,
+    servers: Vec<(String, String)>,
+    kubelets: Vec<(String, String)>,
+    plan_namespaces: BTreeSet<String>,
+    templates: BTreeSet<Template>,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Template {
+    api_version: String,
+    kind: String,
+    namespace: String,
+    name: String,
+}
+
+fn follow_up(cluster: &Cluster) -> FollowUp {
+    let internal = |node: &drover_core::cluster::Node| {
+        let address = node.status.addresses.iter().find(|address| address.kind == "InternalIP")?;
+        Some((node.metadata.name.clone(), servers::with_port(&address.address, 10250)))
+    };
+    let slices = cluster.admission.endpoint_slices.in_namespace("default");
+    let own = slices.filter(|slice| {
+        slice.metadata.labels.get("kubernetes.io/service-name").is_some_and(|name| name == "kubernetes")
+    });
+    let servers = own.flat_map(|slice| {
+        let port = slice.ports.first().map_or(6443, |port| port.port);
+        let ready = slice.endpoints.iter().filter(|endpoint| endpoint.is_ready());
+        ready.flat_map(|endpoint| &endpoint.addresses).map(move |address| servers::with_port(address, port))
+    });
+    FollowUp {
+        nodes: cluster.nodes.iter().filter(|node| node.is_ready()).map(|node| node.metadata.name.clone()).collect(),
+        servers: servers.map(|address| (address.clone(), address)).collect(),
+        kubelets: cluster.nodes.iter().filter(|node| node.is_ready()).filter_map(internal).collect(),
+        plan_namespaces: cluster.plans().map(|plan| plan.meta.namespace.clone()).collect(),
+        templates: templates_of(cluster),
+    }
+}
+
+/// The templates that control planes and deployments of machines name.
+fn templates_of(cluster: &Cluster) -> BTreeSet<Template> {
+    let mut named = BTreeSet::new();
+    let mut add = |reference: &drover_core::cluster::cluster_api::Reference, namespace: &str| {
+        if !reference.name.is_empty() && !reference.api_version.is_empty() {
+            named.insert(Template {
+                api_version: reference.api_version.clone(),
+                kind: reference.kind.clone(),
+                namespace: namespace.to_owned(),
+                name: reference.name.clone(),
+            });
+        }
+    };
+    for plane in cluster.cluster_api.control_planes.iter() {
+        add(plane.spec.machine_template.infrastructure(), &plane.metadata.namespace);
+    }
+    for deployment in cluster.cluster_api.deployments.iter() {
+        let spec = &deployment.spec.template.spec;
+        add(&spec.infrastructure_ref, &deployment.metadata.namespace);
+        add(&spec.bootstrap.config_ref, &deployment.metadata.namespace);
+    }
+    named
+}
+
+async fn templates(api: &Api, templates: &BTreeSet<Template>, desk: Desk) {
+    for template in templates {
+        let Template { api_version, kind, namespace, name } = template;
+        let path = format!("/apis/{api_version}/namespaces/{namespace}/{}s/{name}", kind.to_lowercase());
+        match api.get(&path).await {
+            Ok(answer) => {
+                let _ = desk.send(Arrival::Object(String::from_utf8_lossy(&answer).into_owned()));
+            }
+            // That it is not there is what the check wants to know.
+            Err(error) if error.code() == Some(404) => (),
+            Err(error) => {
+                let object = drover_core::cluster::ObjectRef::new(kind, namespace, name);
+                let unseen = Unseen { kind: "MachineTemplate".to_owned(), object: Some(object), cause: cause(&error) };
+                let _ = desk.send(Arrival::Unseen(unseen));
+            }
+        }
+    }
+}
+
+/// The contents of a few Secrets: those that Plans may name, and certificates.
+async fn secrets(api: &Api, namespaces: &BTreeSet<String>, desk: Desk) {
+    let mut paths: Vec<(String, &str)> =
+        namespaces.iter().map(|namespace| (format!("/api/v1/namespaces/{namespace}/secrets"), "")).collect();
+    paths.push(("/api/v1/secrets".to_owned(), "&fieldSelector=type%3Dkubernetes.io%2Ftls"));
+    let mut failed = None;
+    for (path, query) in paths {
+        let take = |item: &str| {
+            let _ = desk.send(Arrival::Object(typed(item, "v1", "Secret")));
+        };
+        if let Err(error) = pages::read(api, &path, query, take).await {
+            failed = Some(error);
+        }
+    }
+    if let Some(error) = failed {
+        let unseen = Unseen { kind: "SecretContents".to_owned(), object: None, cause: cause(&error) };
+        let _ = desk.send(Arrival::Unseen(unseen));
+    }
+}
+
+pub fn cause(error: &ApiError) -> Cause {
+    match error {
+        error if error.is_forbidden() => Cause::Forbidden,
+        error if error.code() == Some(404) => Cause::NoSuchKind,
+        error => Cause::Unreachable(error.to_string()),
+    }
+}
+
+/// A document of what was looked at beyond objects, as a folder may hold it.
+pub fn document(kind: &str, name: &str, mut fields: Value) -> Arrival {
+    fields["apiVersion"] = drover_core::cluster::looks::API_VERSION.into();
+    fields["kind"] = kind.into();
+    fields["metadata"] = serde_json::json!({ "name": name });
+    Arrival::Object(fields.to_string())
+}
