@@ -6,7 +6,9 @@
 use std::collections::BTreeMap;
 
 use drover_api::node::UNSCHEDULABLE_TAINT;
-use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, PodAffinityTerm, Toleration};
+use k8s_openapi::api::core::v1::{
+    NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, PodAffinityTerm, Toleration,
+};
 
 use crate::cluster::{Amount, Amounts, Cluster, Node, Pod, Taint};
 use crate::plan::selector::Selector;
@@ -166,10 +168,15 @@ fn selectors(pod: &Pod, node: &Node, found: &mut Vec<Obstacle>) {
         }
     }
     let affinity = pod.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-    let required = affinity.and_then(|node| node.required_during_scheduling_ignored_during_execution.as_ref());
-    if required.is_some_and(|required| !required.node_selector_terms.iter().any(|term| suits(term, node))) {
+    if affinity.is_some_and(|affinity| !suits_affinity(affinity, node)) {
         found.push(Obstacle::Affinity);
     }
+}
+
+/// Does a node suit what a pod or a VM requires of its node?
+pub fn suits_affinity(affinity: &NodeAffinity, node: &Node) -> bool {
+    let required = affinity.required_during_scheduling_ignored_during_execution.as_ref();
+    required.is_none_or(|required| required.node_selector_terms.iter().any(|term| suits(term, node)))
 }
 
 /// A term that asks for nothing suits no node.

@@ -61,6 +61,11 @@ impl Amount {
         Some(Amount(sign * rounded_up))
     }
 
+    /// As a plain number: in units for 1, in thousandths for 1000.
+    pub fn scaled(self, scale: i64) -> i64 {
+        i64::try_from(self.0.saturating_mul(i128::from(scale)) / 1000).unwrap_or(i64::MAX)
+    }
+
     /// In whole units, rounded up.
     pub fn units(self) -> i64 {
         i64::try_from(self.0 / 1000 + i128::from(self.0 % 1000 > 0)).unwrap_or(i64::MAX)

@@ -114,4 +114,4 @@ pub const RESOURCES: &[Resource] = &[
 
 /// What is asked for beside objects; see [`crate::cluster::looks`].
 pub const LOOKS: &[&str] =
-    &["Kubelet", "ServerCertificate", "KubeletCertificate", "DeprecatedRequest", "SecretContents"];
+    &["Kubelet", "ServerCertificate", "KubeletCertificate", "DeprecatedRequest", "SecretContents", "MachineTemplate"];

@@ -6,15 +6,21 @@
 
 mod apis;
 mod budgets;
+mod capacity;
 #[cfg(test)]
 mod cases;
 mod certificates;
+mod charts;
+mod clusters;
 mod etcd;
+mod guests;
 mod intent;
 mod known_issues;
 mod nodes;
 mod page;
+mod plans;
 mod report;
+mod storage;
 mod upgrades;
 mod versions;
 mod vms;
@@ -114,12 +120,18 @@ impl Finding {
 pub const CATALOGUE: &[&[Check]] = &[
     upgrades::CHECKS,
     versions::CHECKS,
+    plans::CHECKS,
+    guests::CHECKS,
+    clusters::CHECKS,
     nodes::CHECKS,
     etcd::CHECKS,
     certificates::CHECKS,
     budgets::CHECKS,
     workloads::CHECKS,
+    capacity::CHECKS,
     vms::CHECKS,
+    storage::CHECKS,
+    charts::CHECKS,
     webhooks::CHECKS,
     apis::CHECKS,
 ];

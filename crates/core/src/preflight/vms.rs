@@ -7,6 +7,7 @@ use super::upgrades::config;
 use super::{Check, Finding, Intent, Scope, Severity, path};
 use crate::cluster::kubevirt::{Migration, VirtualMachineInstance};
 use crate::cluster::{Cluster, Node, ObjectRef, condition};
+use crate::placement::suits_affinity;
 
 pub const CHECKS: &[Check] = &[
     Check {
@@ -153,7 +154,8 @@ fn no_target(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
         return Vec::new();
     }
     let takes = |vm: &VirtualMachineInstance, node: &Node| {
-        vm.spec.node_selector.iter().all(|(key, value)| node.metadata.labels.get(key) == Some(value))
+        let selected = vm.spec.node_selector.iter().all(|(key, value)| node.metadata.labels.get(key) == Some(value));
+        selected && vm.spec.affinity.node_affinity.as_ref().is_none_or(|affinity| suits_affinity(affinity, node))
     };
     let stuck = running(cluster, intent)
         .into_iter()

@@ -30,6 +30,8 @@ pub struct Collection {
     groups: BTreeSet<String>,
     newest: Option<Timestamp>,
     now: Timestamp,
+    /// A document of the collection says that nothing was left out.
+    complete: bool,
 }
 
 #[derive(Deserialize)]
@@ -40,7 +42,9 @@ struct Head {
     kind: String,
     metadata: Dates,
     spec: Spec,
+    /// Of a `Survey`, which says when somebody looked and whether everything was looked at.
     looked_at: Option<Timestamp>,
+    complete: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -59,7 +63,7 @@ struct Spec {
 impl Collection {
     pub fn new(now: Timestamp) -> Self {
         let (kinds, groups) = (BTreeSet::new(), BTreeSet::new());
-        Collection { cluster: Cluster::new(now), kinds, groups, newest: None, now }
+        Collection { cluster: Cluster::new(now), kinds, groups, newest: None, now, complete: false }
     }
 
     pub fn take(&mut self, found: Found<'_>) {
@@ -67,8 +71,8 @@ impl Collection {
             Found::Object(text) => {
                 let head: Head = serde_json::from_str(text).unwrap_or_default();
                 self.saw(&head.api_version, &head.kind);
-                let looked_at = head.looked_at.filter(|_| head.kind == "Survey");
-                let seen = looked_at.or(head.spec.renew_time).or(head.metadata.creation_timestamp);
+                self.complete |= head.complete && head.kind == "Survey";
+                let seen = head.looked_at.or(head.spec.renew_time).or(head.metadata.creation_timestamp);
                 self.newest = self.newest.max(seen);
                 self.cluster.take(text.as_bytes());
             }
@@ -94,6 +98,9 @@ impl Collection {
     /// What was not collected counts as unseen; but where no object of a product is there, the product is not, either.
     pub fn finish(mut self) -> Cluster {
         self.cluster.looked_at = self.newest.unwrap_or(self.now);
+        if self.complete {
+            return self.cluster;
+        }
         let miss = |kind: &str| Unseen { kind: kind.to_owned(), object: None, cause: Cause::NotCollected };
         for resource in RESOURCES.iter().filter(|resource| !self.kinds.contains(resource.kind)) {
             if resource.is_built_in() || self.groups.contains(resource.group) {
@@ -102,6 +109,9 @@ impl Collection {
         }
         if !self.cluster.contents.is_empty() {
             self.kinds.insert("SecretContents".to_owned());
+        }
+        if !self.cluster.templates.is_empty() || !self.groups.contains("cluster.x-k8s.io") {
+            self.kinds.insert("MachineTemplate".to_owned());
         }
         let looks = LOOKS.iter().filter(|look| !self.kinds.contains(**look));
         self.cluster.unseen.extend(looks.map(|look| miss(look)));
