@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, OnFile, Result};
-use crate::pins::{self, KUBELETS, MODULES, Module};
+use crate::pins::{self, CLIENTS, KUBELETS, MODULES, Module};
 use crate::processes::tail;
 
 const STILL_BUILDING_EVERY: Duration = Duration::from_secs(60);
@@ -35,6 +35,11 @@ impl Binaries {
         Self::of(&KUBELETS)
     }
 
+    /// The same for clients of other versions than the control plane's, and Helm.
+    pub fn ensure_clients() -> Result<Clients> {
+        Ok(Clients { own: Self::ensure()?, others: Self::of(&CLIENTS)? })
+    }
+
     fn of(modules: &[Module]) -> Result<Self> {
         let shop = Workshop { dir: cache_of(modules)?, modules, go: OsStr::new("go") };
         shop.build_missing()?;
@@ -52,6 +57,25 @@ impl Binaries {
 
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+}
+
+/// What people talk to a cluster with.
+#[derive(Debug, Clone)]
+pub struct Clients {
+    own: Binaries,
+    /// Those that are not the control plane's own.
+    pub others: Binaries,
+}
+
+impl Clients {
+    /// Every kubectl, the oldest first.
+    pub fn kubectls(&self) -> [PathBuf; 3] {
+        [self.others.path("kubectl-v1.31.14"), self.own.path("kubectl"), self.others.path("kubectl-v1.36.3")]
+    }
+
+    pub fn helm(&self) -> PathBuf {
+        self.others.path("helm")
     }
 }
 

@@ -34,7 +34,7 @@ pub mod rollout;
 mod traffic;
 
 pub use audit::Audited;
-pub use binaries::Binaries;
+pub use binaries::{Binaries, Clients};
 pub use controllers::Controllers;
 pub use error::{Error, Result};
 pub use lab::{Lab, LabOptions};

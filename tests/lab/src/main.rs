@@ -82,7 +82,7 @@ fn main() -> ExitCode {
 }
 
 fn build() -> Result<()> {
-    for binaries in [Binaries::ensure()?, Binaries::ensure_kubelets()?] {
+    for binaries in [Binaries::ensure()?, Binaries::ensure_kubelets()?, Binaries::ensure_clients()?.others] {
         println!("{}", binaries.dir().display());
     }
     Ok(())

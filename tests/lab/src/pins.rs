@@ -45,6 +45,38 @@ pub(crate) const KUBELETS: [Module; 2] = [
     },
 ];
 
+/// What people talk to a cluster with, besides the kubectl of the control plane's own version: the oldest kubectl that
+/// speaks WebSocket, the newest that is published as a module, and Helm. A cache of their own, too.
+pub(crate) const CLIENTS: [Module; 3] = [
+    Module {
+        name: "kubectl-1.31",
+        go_mod: include_str!("../pins/kubectl-1.31/go.mod"),
+        go_sum: include_str!("../pins/kubectl-1.31/go.sum"),
+        tools_go: include_str!("../pins/kubectl-1.31/tools.go"),
+        pinned: "k8s.io/kubernetes",
+        stamped: &STAMPED_IN_KUBERNETES,
+        commands: &[GoCommand { binary: "kubectl-v1.31.14", package: "k8s.io/kubernetes/cmd/kubectl" }],
+    },
+    Module {
+        name: "kubectl-1.36",
+        go_mod: include_str!("../pins/kubectl-1.36/go.mod"),
+        go_sum: include_str!("../pins/kubectl-1.36/go.sum"),
+        tools_go: include_str!("../pins/kubectl-1.36/tools.go"),
+        pinned: "k8s.io/kubernetes",
+        stamped: &STAMPED_IN_KUBERNETES,
+        commands: &[GoCommand { binary: "kubectl-v1.36.3", package: "k8s.io/kubernetes/cmd/kubectl" }],
+    },
+    Module {
+        name: "helm",
+        go_mod: include_str!("../pins/helm/go.mod"),
+        go_sum: include_str!("../pins/helm/go.sum"),
+        tools_go: include_str!("../pins/helm/tools.go"),
+        pinned: "helm.sh/helm/v4",
+        stamped: &[],
+        commands: &[GoCommand { binary: "helm", package: "helm.sh/helm/v4/cmd/helm" }],
+    },
+];
+
 const STAMPED_IN_KUBERNETES: [&str; 2] = ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"];
 
 /// The control plane, its client, and KWOK.
