@@ -6,6 +6,7 @@
 //! better, the case says what.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test whose ground is missing has failed")]
 
+mod defects;
 mod play;
 #[path = "../support/mod.rs"]
 mod support;
