@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use drover_core::decision::{Act, Kind, Purpose, Subject, Write};
 use drover_core::seen::Seen;
-use futures::future::join_all;
+use futures::StreamExt;
+use futures::stream;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
@@ -15,6 +16,9 @@ use tokio::time::Instant;
 
 use crate::api::{Api, ApiError, collection, object};
 use crate::inbox::Message;
+
+/// So many writes of a stage are under way at a time: more would not be faster, and each needs a connection.
+const AT_ONCE: usize = 32;
 
 /// The write that ended a batch, and why.
 #[derive(Debug, Clone)]
@@ -60,7 +64,8 @@ impl Hands {
         let mut made: BTreeMap<Subject, (String, u64)> = BTreeMap::new();
         for mut stage in stages {
             stage.iter_mut().for_each(|write| guard_anew(write, &made));
-            let results = join_all(stage.iter().map(|write| self.write(write))).await;
+            let writes: Vec<_> = stage.iter().map(|write| self.write(write)).collect();
+            let results: Vec<_> = stream::iter(writes).buffered(AT_ONCE).collect().await;
             for (write, result) in stage.into_iter().zip(results) {
                 match result {
                     Ok(Some(version)) => {

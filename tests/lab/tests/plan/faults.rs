@@ -163,10 +163,11 @@ impl Dice {
 #[ignore = "needs the lab: make test-real"]
 fn an_operator_that_is_killed_fifty_times_leaves_no_node_out_and_runs_nothing_twice() -> Result<()> {
     const NODES: usize = 100;
+    const LIMIT: usize = 5;
     let lab = lab(NODES)?;
     let log = lab.dir().join("operator.log");
     let arguments = ["--leader-elect=false"];
-    lab.kubectl_apply(&plan(2))?;
+    lab.kubectl_apply(&plan(LIMIT))?;
     let mut dice = Dice(1);
     for kill in 0..50 {
         let operator = Process::start(lab.kubeconfig(), &log, &arguments)?;
@@ -181,7 +182,7 @@ fn an_operator_that_is_killed_fifty_times_leaves_no_node_out_and_runs_nothing_tw
     wait_for_the_end(&lab)?;
     assert_whole(&lab, NODES)?;
     let most = most_out(&lab)?;
-    ensure!(most <= 2, "{most} nodes were out at once");
+    ensure!((1..=LIMIT).contains(&most), "{most} nodes were out at once");
     Ok(())
 }
 
@@ -207,10 +208,11 @@ fn two_operators_without_an_election_keep_the_limit() -> Result<()> {
 #[ignore = "needs the lab: make test-real"]
 fn an_operator_that_was_frozen_for_a_minute_and_wakes_beside_its_successor_keeps_the_limit() -> Result<()> {
     const NODES: usize = 80;
+    const LIMIT: usize = 3;
     let lab = lab(NODES)?;
     let first =
         Process::start(&lab.kubeconfig_for("first", Some("system:masters"))?, &lab.dir().join("first.log"), &[])?;
-    lab.kubectl_apply(&plan(2))?;
+    lab.kubectl_apply(&plan(LIMIT))?;
     let started = Instant::now();
     while updated(&lab)? < 5 {
         if started.elapsed() > PATIENCE {
@@ -222,10 +224,11 @@ fn an_operator_that_was_frozen_for_a_minute_and_wakes_beside_its_successor_keeps
     let _second =
         Process::start(&lab.kubeconfig_for("second", Some("system:masters"))?, &lab.dir().join("second.log"), &[])?;
     std::thread::sleep(Duration::from_secs(60));
+    ensure!(updated(&lab)? < i64::try_from(NODES)?, "it was done before the first operator woke");
     first.signal(Signal::CONT)?;
     wait_for_the_end(&lab)?;
     assert_whole(&lab, NODES)?;
     let most = most_out(&lab)?;
-    ensure!(most <= 2, "{most} nodes were out at once");
+    ensure!((1..=LIMIT).contains(&most), "{most} nodes were out at once");
     Ok(())
 }

@@ -135,7 +135,8 @@ async fn operators_that_die_and_a_server_that_goes_away_cost_time_and_nothing_el
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     lab.stop_apiserver()?;
-    tokio::time::sleep(Duration::from_secs(15)).await;
+    // Longer than a Lease lasts.
+    tokio::time::sleep(Duration::from_secs(8)).await;
     lab.start_apiserver()?;
     until("the upgrade has ended", || Ok(unmet(&lab, &scenario)?.is_empty())).await?;
 
