@@ -176,17 +176,21 @@ fn ages(table: &mut Map<String, Value>) {
     }
 }
 
-/// What is wrong with the content of a custom object, by its schema or its rules, comes in the order of a Go map,
-/// another one each time.
+/// What is wrong with the content of a custom object, by its schema or its rules, or with a schema itself, comes in the
+/// order of a Go map, another one each time.
 fn order(status: &mut Map<String, Value>) {
     let details = status.get("details").unwrap_or(&Value::Null);
     let causes = details["causes"].as_array().cloned().unwrap_or_default();
-    if !text_of(details, "group").ends_with(CUSTOM_GROUPS) {
-        return;
-    }
+    let group = text_of(details, "group");
     let in_content = |cause: &&Value| {
         let field = text_of(cause, "field");
-        ["spec", "status"].iter().any(|part| field.trim_start_matches('.').starts_with(part))
+        match group.as_str() {
+            "apiextensions.k8s.io" => field.contains("openAPIV3Schema"),
+            group if group.ends_with(CUSTOM_GROUPS) => {
+                ["spec", "status"].iter().any(|part| field.trim_start_matches('.').starts_with(part))
+            }
+            _ => false,
+        }
     };
     let mut sorted: Vec<&Value> = causes.iter().filter(in_content).collect();
     if sorted.len() < 2 {

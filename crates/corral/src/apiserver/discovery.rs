@@ -22,12 +22,13 @@ use super::{
 pub(super) const GIT_VERSION: &str = "v1.34.4";
 
 /// What is known under a route; none if nothing is.
-pub(super) fn answer(server: &ApiServer, route: &Route) -> Answer<Option<Value>> {
+pub(super) fn answer(server: &ApiServer, route: &Route, host: &str) -> Answer<Option<Value>> {
     server.store().with(|store| {
         Ok(match route {
             Route::Version => Some(version()),
             Route::CoreVersions => {
-                Some(json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] }))
+                let everybody = json!({ "clientCIDR": "0.0.0.0/0", "serverAddress": host });
+                Some(json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [everybody] }))
             }
             Route::Groups => Some(json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups(store) })),
             Route::Group(name) => one_group(store, name),

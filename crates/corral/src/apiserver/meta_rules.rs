@@ -7,6 +7,7 @@ use super::{
     object::{Meta, Object},
     resources::{Naming, Resource},
     status::FieldError,
+    verbs::update::Part,
 };
 
 /// All annotations of an object together may have this many bytes.
@@ -17,6 +18,11 @@ const CHECKED_ANEW: [&str; 4] = ["configmaps", "pods", "secrets", "serviceaccoun
 /// Kinds that leave the checks of their metadata to those that all kinds have.
 const LEFT_TO_OTHERS: [&str; 1] = ["poddisruptionbudgets"];
 const IMMUTABLE: &str = "field is immutable";
+
+/// Whether the metadata of a kind is looked at only when nothing else is wrong.
+pub(crate) fn comes_last(resource: &Resource) -> bool {
+    LEFT_TO_OTHERS.contains(&resource.id.plural.as_str())
+}
 
 pub(crate) fn validate(resource: &Resource, object: &Object, errors: &mut Vec<FieldError>) {
     let naming = match resource.naming {
@@ -135,14 +141,20 @@ fn validate_finalizers(object: &Object, errors: &mut Vec<FieldError>) {
 }
 
 /// What is wrong with the metadata of an update. The original asks more than once, and lists what it finds each time.
-pub(crate) fn validate_update(resource: &Resource, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+pub(crate) fn validate_update(
+    resource: &Resource,
+    part: Part,
+    new: &Object,
+    old: &Object,
+    errors: &mut Vec<FieldError>,
+) {
     validate_marks(resource, new, errors);
     validate_changes(new, old, errors);
     let plural = resource.id.plural.as_str();
     if !LEFT_TO_OTHERS.contains(&plural) {
         validate_changes(new, old, errors);
     }
-    if CHECKED_ANEW.contains(&plural) && resource.id.group.is_empty() {
+    if CHECKED_ANEW.contains(&plural) && resource.id.group.is_empty() && part != Part::Status {
         validate(resource, new, errors);
     }
 }

@@ -20,6 +20,7 @@ mod admission;
 mod binding;
 mod body;
 mod builtin;
+mod components;
 mod conditions;
 mod crds;
 mod definition_rules;

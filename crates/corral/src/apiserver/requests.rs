@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Response, StatusCode, header, request::Parts};
+use http::{Method, Response, StatusCode, header, request::Parts};
 use kube::core::Status;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ use super::{
         named::RECORDED,
         pod_parts::{EPHEMERAL_CONTAINERS, RESIZE},
     },
-    duplicates, kubevirt,
+    components, duplicates, kubevirt,
     namespaces::FINALIZE,
     object::{Meta, Object, at, child, fill, moment, text},
     options::{FieldValidation, MANAGER_LIMIT, WriteOptions},
@@ -78,9 +78,29 @@ pub(super) async fn answer(
         let review = body::object(content_type(&head.headers), body, &path.plural).unwrap_or_default();
         return reviews::answer(server, actor, &head.method, path, review);
     }
+    if components::is_asked_for(path) {
+        warnings.add(components::WARNING);
+        return components::answer(&head.method, path);
+    }
     if path.group == kubevirt::GROUP {
         return kubevirt::answer(server, actor, &head.method, path).await;
     }
+    // The old way to bind a pod names it in the body.
+    let bound;
+    let path = match binds_by_body(path) {
+        true if head.method != Method::POST => return Err(method_not_allowed()),
+        true => {
+            let binding = body::object(content_type(&head.headers), body, "Binding")?;
+            bound = Path {
+                plural: "pods".into(),
+                name: binding.name().into(),
+                subresource: "binding".into(),
+                ..path.clone()
+            };
+            &bound
+        }
+        false => path,
+    };
     let Some(target) = server.store().with(|store| target(store, path))? else {
         return Ok(page_not_found());
     };
@@ -112,6 +132,10 @@ pub(super) async fn answer(
         _ if ask.target.resource.shape.is_none() => Err(not_found(&ask.target.resource.id, &ask.target.name)),
         _ => Err(no_such_resource()),
     }
+}
+
+fn binds_by_body(path: &Path) -> bool {
+    path.group.is_empty() && path.plural == "bindings" && path.name.is_empty() && !path.namespace.is_empty()
 }
 
 /// Finds the resource that a path names; none where the original does not even have a handler.

@@ -111,6 +111,18 @@ impl Resource {
         self.api_version(&self.storage_version)
     }
 
+    /// Where the original keeps the objects of this kind.
+    pub fn stored_under(&self) -> String {
+        match self.id.qualified().as_str() {
+            "nodes" => "minions".into(),
+            "services" => "services/specs".into(),
+            "endpoints" => "services/endpoints".into(),
+            "replicationcontrollers" => "controllers".into(),
+            _ if self.shape.is_none() => format!("{}/{}", self.id.group, self.id.plural),
+            _ => self.id.plural.clone(),
+        }
+    }
+
     /// Makes an object look as those of this kind do, or says what has a wrong type.
     pub fn conform(&self, version: &str, object: &mut Object) -> Result<(), String> {
         // An empty list asks to forget all managers, and would be dropped like any other empty field.
@@ -125,6 +137,14 @@ impl Resource {
         }
         self.rules.prune(version, object);
         Ok(())
+    }
+
+    /// The same for what a strategic merge patch has come to.
+    pub fn restore(&self, version: &str, object: &mut Object) -> Result<(), String> {
+        match self.shape {
+            Some(shape) => shape.restore(object),
+            None => self.conform(version, object),
+        }
     }
 
     /// The fields of an object that its kind does not have.

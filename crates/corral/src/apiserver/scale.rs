@@ -116,7 +116,7 @@ impl Paths {
             return Err(invalid("autoscaling", "Scale", &target.name, &[error]));
         }
         let (version, uid) = (scale.resource_version().to_string(), scale.uid().to_string());
-        Ok(Wanted { path: self.spec.clone(), replicas, version, uid, applied: false })
+        Ok(Wanted { path: self.spec.clone(), replicas, version, uid, applied: false, unmanaged: false })
     }
 }
 
@@ -149,11 +149,17 @@ pub(crate) struct Wanted {
     uid: String,
     /// Whether it is stated by an apply.
     applied: bool,
+    /// Whether nobody manages the replicas afterwards.
+    unmanaged: bool,
 }
 
 impl Wanted {
     pub fn by_apply(self) -> Self {
         Wanted { applied: true, ..self }
+    }
+
+    pub fn by_nobody(self) -> Self {
+        Wanted { unmanaged: true, ..self }
     }
 }
 
@@ -169,7 +175,7 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, wanted: &Wanted) -> Answer
         return Err(not_found(&target.resource.id, &target.name));
     };
     let old = current.object()?;
-    update::check_uid(target, &old, &wanted.uid)?;
+    update::check_uid(write, &old, &wanted.uid)?;
     let mut new = old.clone();
     let changed = {
         let (name, above) = wanted.path.split_last().ok_or_else(no_such_resource)?;
@@ -205,13 +211,13 @@ fn manage(write: &Write<'_>, wanted: &Wanted, changed: bool, object: &mut Object
             return Err(conflict_status(&conflicts));
         }
     }
-    if changed {
+    if changed || wanted.unmanaged {
         for manager in &mut managers.0 {
             manager.fields = std::mem::take(&mut manager.fields).difference(&fields);
         }
         managers.0.retain(|manager| !manager.fields.is_empty());
     }
-    if wanted.replicas != 0 && (changed || wanted.applied) {
+    if wanted.replicas != 0 && !wanted.unmanaged && (changed || wanted.applied) {
         let fields = match managers.get(&id) {
             Some(known) => fields.union(&known.fields),
             None => fields,

@@ -31,6 +31,7 @@ use super::{
 /// The most that a body may have, as in the original.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
+const PLAIN: &str = "text/plain; charset=utf-8";
 const CACHE_CONTROL: &str = "no-cache, private";
 /// All groups in one document, as clients ask for it since 1.26.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
@@ -96,7 +97,8 @@ impl ApiService {
             return Ok(tagged(head, document, AGGREGATED, "public"));
         }
         let document = match route {
-            Route::OpenApiIndex => Some(openapi::index(server)),
+            // The original leaves it to its library what this is, and that takes it for a text.
+            Route::OpenApiIndex => return Ok(tagged(head, openapi::index(server), PLAIN, CACHE_CONTROL)),
             Route::OpenApi { group, version } => openapi::document(server, group, version),
             Route::OpenApiWhole => {
                 check_accepts_json(&head.headers)?;
@@ -104,12 +106,18 @@ impl ApiService {
             }
             _ => {
                 check_accepts_json(&head.headers)?;
-                let found = discovery::answer(server, route)?;
+                let found = discovery::answer(server, route, host(head))?;
                 return Ok(found.map_or_else(page_not_found, |body| json_value(StatusCode::OK, &body)));
             }
         };
         Ok(document.map_or_else(page_not_found, |document| tagged(head, document, "application/json", CACHE_CONTROL)))
     }
+}
+
+/// By what name the client reaches this server.
+fn host(head: &Parts) -> &str {
+    let stated = head.headers.get(header::HOST).and_then(|value| value.to_str().ok());
+    stated.or_else(|| head.uri.authority().map(|authority| authority.as_str())).unwrap_or("localhost")
 }
 
 /// A document that a client need not read again as long as it has the same tag.

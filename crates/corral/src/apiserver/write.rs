@@ -62,6 +62,12 @@ impl<'a> Write<'a> {
             new.meta_mut().remove("managedFields");
             return;
         };
+        // What is sent along and put aside is not refused for its type; but then nobody manages anything.
+        let aside = if self.cause.subresource == "status" { "spec" } else { "status" };
+        if resource.shape.is_none() && resource.status && new.get(aside).is_some_and(|value| !kind.fits(aside, value)) {
+            new.meta_mut().remove("managedFields");
+            return;
+        }
         let version = resource.api_version(&self.target.version);
         let time = moment_text(self.cause.at);
         let writer = self.writer(&version, &time);
@@ -133,6 +139,8 @@ pub(crate) struct Draft {
     pub base: Option<Arc<Stored>>,
     /// Tells apart the identities of objects that are created at the same revision.
     pub ticket: u64,
+    /// A version that a dry run states for what it would create, and gets back.
+    pub stated_version: Option<Value>,
 }
 
 /// What the commit does.
@@ -264,6 +272,7 @@ fn draft(store: &mut Store, write: &Write<'_>, intent: Intent) -> Answer<Draft> 
         act,
         base: None,
         ticket: 0,
+        stated_version: None,
     };
     match intent {
         Intent::Create(object) => create::draft(store, write, object),
@@ -300,10 +309,20 @@ fn commit(store: &mut Store, write: &Write<'_>, draft: Draft) -> Answer<Outcome>
 
 fn put(store: &mut Store, write: &Write<'_>, draft: Draft) -> Answer<Outcome> {
     let Write { target, cause, .. } = write;
-    let Draft { old, new, act, base, .. } = draft;
+    let Draft { old, new, act, base, stated_version, .. } = draft;
     let new = new.unwrap_or_default();
     match act {
-        Act::Create { generated } => create::commit(store, write, new, generated),
+        Act::Create { generated } => {
+            let created = create::commit(store, write, new, generated)?;
+            match (stated_version, &created) {
+                (Some(version), Outcome::Created(stored)) => {
+                    let mut shown = stored.object()?;
+                    shown.set_meta("resourceVersion", version);
+                    Ok(Outcome::Created(Arc::new(Stored::unsaved(&target.resource, shown)?)))
+                }
+                _ => Ok(created),
+            }
+        }
         Act::Replace(_) => update::commit(store, write, &old.unwrap_or_default(), base, new),
         Act::Delete(options) => delete::delete(store, cause, target, &options),
         Act::Evict(options) => eviction::evict(store, cause, target, &options).map(|()| Outcome::Done),

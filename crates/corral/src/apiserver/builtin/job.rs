@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{
     job_status,
     pod_spec::{self, Around},
-    values::check_known,
+    values::{check_known, check_not_negative},
 };
 use crate::apiserver::{
     meta_rules,
@@ -69,26 +69,8 @@ impl Rules for JobRules {
     }
 
     fn validate(&self, _version: &str, object: &Object, errors: &mut Vec<FieldError>) {
-        for name in ["parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"] {
-            let value = at(object, &["spec", name]);
-            if let Some(value) = value.filter(|value| value.as_i64().is_some_and(|number| number < 0)) {
-                let why = "must be greater than or equal to 0";
-                errors.push(FieldError::invalid(format!("spec.{name}"), value, why));
-            }
-        }
-        if let Some(mode) = at(object, &["spec", "completionMode"]) {
-            check_known("spec.completionMode", mode, &["NonIndexed", "Indexed"], errors);
-        }
-        validate_selector(object, errors);
-        if let Some(Value::Object(metadata)) = at(object, &["spec", "template", "metadata"]) {
-            meta_rules::validate_labels(metadata, "spec.template", errors);
-        }
-        let path = "spec.template.spec";
-        pod_spec::validate(path, at(object, &["spec", "template", "spec"]), Around::default(), errors);
-        if at(object, &["spec", "template", "spec", "restartPolicy"]) == Some(&json!("Always")) {
-            let why = "valid values: \"OnFailure\", \"Never\"";
-            errors.push(FieldError::required(format!("{path}.restartPolicy"), why));
-        }
+        check_generated_selector(object, errors);
+        validate_spec(object, errors);
     }
 
     fn validate_status(&self, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
@@ -97,7 +79,7 @@ impl Rules for JobRules {
 
     fn validate_update(&self, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
         // The original looks once more, and says it once more.
-        check_selected(new, errors);
+        validate_spec(new, errors);
         let mut check = |name: &str, before: Option<&Value>| {
             let after = at(new, &["spec", name]);
             if after != before {
@@ -138,15 +120,35 @@ fn generate_selector(job: &mut Object) {
     fill(child(child(spec, "selector"), "matchLabels"), UID_LABELS[1], uid);
 }
 
-fn validate_selector(job: &Object, errors: &mut Vec<FieldError>) {
-    let Some(selector) = at(job, &["spec", "selector"]) else {
-        errors.push(FieldError::required("spec.selector", ""));
-        return;
-    };
+fn validate_spec(job: &Object, errors: &mut Vec<FieldError>) {
+    let limits = ["parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"];
+    check_not_negative(job, "spec", &limits, errors);
+    if let Some(mode) = at(job, &["spec", "completionMode"]) {
+        check_known("spec.completionMode", mode, &["NonIndexed", "Indexed"], errors);
+    }
+    check_selected(job, errors);
+    if let Some(Value::Object(metadata)) = at(job, &["spec", "template", "metadata"]) {
+        meta_rules::validate_labels(metadata, "spec.template", errors);
+    }
+    let path = "spec.template.spec";
+    pod_spec::validate(path, at(job, &["spec", "template", "spec"]), Around::default(), errors);
+    let field = format!("{path}.restartPolicy");
+    match at(job, &["spec", "template", "spec", "restartPolicy"]) {
+        Some(policy) if policy == "Always" => {
+            errors.push(FieldError::required(field, "valid values: \"OnFailure\", \"Never\""));
+        }
+        Some(policy) => check_known(&field, policy, &["OnFailure", "Never"], errors),
+        None => {}
+    }
+}
+
+/// Whether the labels and the selector that the server makes are as it makes them.
+fn check_generated_selector(job: &Object, errors: &mut Vec<FieldError>) {
+    let Some(selector) = at(job, &["spec", "selector"]) else { return };
     if at(job, &["spec", "manualSelector"]) == Some(&json!(true)) {
         return;
     }
-    let labels = at(job, &["spec", "template", "metadata", "labels"]).and_then(Value::as_object);
+    let labels = at(job, &TEMPLATE_LABELS).and_then(Value::as_object);
     let expected =
         UID_LABELS.map(|label| (label, job.uid())).into_iter().chain(NAME_LABELS.map(|label| (label, job.name())));
     for (label, value) in expected {
@@ -157,24 +159,24 @@ fn validate_selector(job: &Object, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid("spec.template.metadata.labels", &shown, &why));
         }
     }
-    let chosen = selector["matchLabels"].as_object();
-    let matches = chosen.into_iter().flatten().all(|(label, value)| {
+    let matches = selector["matchLabels"].as_object().into_iter().flatten().all(|(label, value)| {
         (UID_LABELS.contains(&label.as_str()) && value == job.uid())
             || (NAME_LABELS.contains(&label.as_str()) && value == job.name())
     });
     if !matches {
         errors.push(FieldError::invalid("spec.selector", selector, "`selector` not auto-generated"));
     }
-    check_selected(job, errors);
 }
 
 /// Whether the Job would find its own pods.
 fn check_selected(job: &Object, errors: &mut Vec<FieldError>) {
+    let selector = at(job, &["spec", "selector"]);
+    if selector.is_none() {
+        errors.push(FieldError::required("spec.selector", ""));
+    }
     let labels = at(job, &TEMPLATE_LABELS).and_then(Value::as_object);
-    let chosen = at(job, &["spec", "selector", "matchLabels"]).and_then(Value::as_object);
-    let selected =
-        chosen.into_iter().flatten().all(|(label, value)| labels.and_then(|map| map.get(label)) == Some(value));
-    if !selected {
+    let has = |(label, value): (&String, &Value)| labels.and_then(|labels| labels.get(label)) == Some(value);
+    if !selector.is_some_and(|selector| selector["matchLabels"].as_object().into_iter().flatten().all(has)) {
         let shown = labels.map(|labels| Value::Object(labels.clone())).unwrap_or_default();
         let why = "`selector` does not match template `labels`";
         errors.push(FieldError::invalid("spec.template.metadata.labels", &shown, why));

@@ -8,8 +8,6 @@ use crate::apiserver::{recorded, resources::Resource};
 
 /// Versions that are not served, because another one of the same kind is, and has other fields.
 const OTHER_VERSIONS: [&str; 1] = ["autoscaling/v1"];
-/// Kinds of the first days that have no objects, and a successor each.
-const OUTDATED: [&str; 2] = ["bindings", "componentstatuses"];
 
 #[derive(Debug)]
 pub(crate) struct Recorded {
@@ -78,8 +76,7 @@ impl Recorded {
         let named = recorded.groups.iter().flat_map(|group| &group.versions);
         let paths = named.map(|version| (version.group_version.clone(), format!("/apis/{}", version.group_version)));
         for (group_version, path) in paths.chain([("v1".to_string(), "/api/v1".to_string())]) {
-            let mut resources = document(&path).map(|Resources { resources }| resources).unwrap_or_default();
-            resources.retain(|named| group_version != "v1" || !OUTDATED.contains(&named.name.as_str()));
+            let resources = document(&path).map(|Resources { resources }| resources).unwrap_or_default();
             recorded.resources.insert(group_version, resources);
         }
         recorded

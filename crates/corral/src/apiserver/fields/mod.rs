@@ -62,6 +62,12 @@ impl KindType {
         Some(KindType { types, root })
     }
 
+    /// Whether a value could stand in a field of the object.
+    pub fn fits(&self, field: &str, value: &Value) -> bool {
+        let place = self.types.get(self.root).map.as_ref().and_then(|map| map.field(field));
+        place.is_none_or(|id| collect::misfits(&self.types, id, value).is_empty())
+    }
+
     /// The type of a custom kind.
     pub fn of_custom(schema: &Value) -> Option<Self> {
         // Any document of built-in kinds tells what metadata looks like; this is a small one.

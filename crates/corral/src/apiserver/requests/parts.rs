@@ -40,7 +40,10 @@ impl Ask<'_> {
             Wish::Update => {
                 let options = WriteOptions::read(self.query, "UpdateOptions", false)?;
                 let scale = self.stated_scale(&options)?;
-                (Verb::Update, paths.wanted(&self.target, &scale)?, options)
+                let wanted = paths.wanted(&self.target, &scale)?;
+                // The original loses track of who replaces the scale of a custom object.
+                let is_custom = self.target.resource.shape.is_none();
+                (Verb::Update, if is_custom { wanted.by_nobody() } else { wanted }, options)
             }
             Wish::Patch if content_type(&self.head.headers) == APPLY_PATCH => {
                 let options = WriteOptions::read(self.query, "PatchOptions", true)?;
@@ -49,8 +52,9 @@ impl Ask<'_> {
             }
             Wish::Patch => {
                 let options = WriteOptions::read(self.query, "PatchOptions", false)?;
-                let scale = self.patched_scale(paths, &options)?;
-                (Verb::Patch, paths.wanted(&self.target, &scale)?, options)
+                let (scale, tracked) = self.patched_scale(paths, &options)?;
+                let wanted = paths.wanted(&self.target, &scale)?;
+                (Verb::Patch, if tracked { wanted } else { wanted.by_nobody() }, options)
             }
             _ => return Err(method_not_allowed()),
         };
@@ -71,6 +75,11 @@ impl Ask<'_> {
     fn stated_scale(&self, options: &WriteOptions) -> Answer<Object> {
         let target = self.scale_target();
         let mut scale = body::object(content_type(&self.head.headers), self.body, "Scale")?;
+        let stated = (text(&scale, &["apiVersion"]), text(&scale, &["kind"]));
+        if self.target.resource.shape.is_none() && stated != ("autoscaling/v1", "Scale") {
+            let why = "no kind is registered for the type v1.Scale in scheme \"pkg/runtime/scheme.go:110\"";
+            return Err(bad_request(why));
+        }
         self.check_scale(&target, options, &scale).map_err(|why| target.unrecognised(&why))?;
         target.check_kind(&mut scale)?;
         target.conform(&mut scale)?;
@@ -106,7 +115,9 @@ impl Ask<'_> {
         Ok(scale)
     }
 
-    fn patched_scale(&self, paths: &Paths, options: &WriteOptions) -> Answer<Object> {
+    /// The scale that a patch comes to, and whether somebody manages it: in custom kinds nobody manages what has fields
+    /// that are not known.
+    fn patched_scale(&self, paths: &Paths, options: &WriteOptions) -> Answer<(Object, bool)> {
         let is_built_in = self.target.resource.shape.is_some();
         let patch = match content_type(&self.head.headers) {
             JSON_PATCH => self.if_there(body::json_patch(self.body))?,
@@ -121,6 +132,7 @@ impl Ask<'_> {
         let Value::Object(shown) = paths.show(&self.current()?) else { return Err(patch_rejected()) };
         let version = shown.resource_version().to_string();
         let mut scale = patch::apply(&target, &patch, shown)?;
+        let tracked = is_built_in || target.resource.unknown_fields("v1", &scale).is_empty();
         let known = self.check_scale(&target, options, &scale);
         if let Err(why) = known.and_then(|()| target.resource.conform("v1", &mut scale)) {
             return Err(patch::undecodable(&patch, scale, &why));
@@ -130,7 +142,7 @@ impl Ask<'_> {
         if scale.resource_version() == version {
             scale.meta_mut().remove("resourceVersion");
         }
-        Ok(scale)
+        Ok((scale, tracked))
     }
 
     /// What a container has printed.

@@ -85,8 +85,17 @@ impl Shape {
     /// Makes an object look as this shape, as decoding it would: drops what is unknown or null, and refuses what has a
     /// wrong type.
     pub fn conform(&self, object: &mut Object) -> Result<(), String> {
+        self.conform_or(object, Misfit::sentence)
+    }
+
+    /// The same in the words of the decoder that reads what a strategic merge patch has come to.
+    pub fn restore(&self, object: &mut Object) -> Result<(), String> {
+        self.conform_or(object, Misfit::restored)
+    }
+
+    fn conform_or(&self, object: &mut Object, words: fn(Misfit) -> String) -> Result<(), String> {
         match self {
-            Shape::Struct(shape) => shape.conform(object).map_err(|error| error.sentence()),
+            Shape::Struct(shape) => shape.conform(object).map_err(words),
             _ => Ok(()),
         }
     }
@@ -293,6 +302,18 @@ fn unreadable_moment(text: &str, is_fine: bool) -> String {
     format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {failed:?}")
 }
 
+/// Texts whose type has a name of its own in the original.
+const NAMED: [(&str, &str, &str); 8] = [
+    ("Secret", "type", "v1.SecretType"),
+    ("PodSpec", "restartPolicy", "v1.RestartPolicy"),
+    ("PodSpec", "dnsPolicy", "v1.DNSPolicy"),
+    ("Container", "imagePullPolicy", "v1.PullPolicy"),
+    ("Taint", "effect", "v1.TaintEffect"),
+    ("Toleration", "effect", "v1.TaintEffect"),
+    ("Toleration", "operator", "v1.TolerationOperator"),
+    ("PodStatus", "phase", "v1.PodPhase"),
+];
+
 /// What does not fit its shape, and where. The place is put together on the way out, since most things fit.
 enum Misfit {
     Type { found: String, expected: String, parent: String, path: String },
@@ -326,9 +347,29 @@ impl Misfit {
         }
     }
 
+    fn restored(self) -> String {
+        let Misfit::Type { found, expected, .. } = self else { return self.sentence() };
+        let found = match found.split(' ').next().unwrap_or_default() {
+            "array" => "slice",
+            "object" => "map",
+            "number" => "int64",
+            other => other,
+        };
+        match expected.as_str() {
+            "string" if found == "int64" => "cannot convert int64 to string".into(),
+            expected if expected.starts_with("map[") => format!("cannot restore map from {found}"),
+            expected if expected.starts_with("[]") => format!("cannot restore slice from {found}"),
+            expected if expected.contains('.') => format!("cannot restore struct from: {found}"),
+            expected => format!("unrecognized type: {expected}"),
+        }
+    }
+
     fn sentence(self) -> String {
         match self {
             Misfit::Type { found, expected, parent, path } => {
+                let field = path.rsplit('.').next().unwrap_or_default();
+                let named = NAMED.iter().find(|(owner, name, _)| *owner == parent && *name == field);
+                let expected = named.filter(|_| expected == "string").map_or(expected.as_str(), |(.., name)| name);
                 format!("json: cannot unmarshal {found} into Go struct field {parent}.{path} of type {expected}")
             }
             Misfit::Malformed(why) => why,

@@ -70,10 +70,11 @@ impl Schema {
         }
         if let Some(error) = self.type_error(path, value) {
             errors.push(error);
-            if self.kind == Some(Type::Integer) && value.is_f64() {
-                let why = format!("{path} in body should be a multiple of 1");
-                errors.push(FieldError::invalid(path, value, &why));
+            // What does not depend on the type is told all the same.
+            if let Value::Number(number) = value {
+                self.validate_number(path, number.as_f64().unwrap_or_default(), value, errors);
             }
+            self.validate_choice(path, value, errors);
             return;
         }
         match value {
@@ -83,12 +84,17 @@ impl Schema {
             Value::Object(object) => self.validate_fields(path, object, old.and_then(Value::as_object), errors),
             Value::Null | Value::Bool(_) => {}
         }
-        if !self.limits.one_of.is_empty() && !value.is_null() && !self.limits.one_of.contains(value) {
-            let supported: Vec<_> = self.limits.one_of.iter().map(plain).collect();
-            errors.push(FieldError::unsupported(path, value, &supported));
-        }
+        self.validate_choice(path, value, errors);
         if self.has_alternatives() {
             self.validate_alternatives(path, value, errors);
+        }
+    }
+
+    fn validate_choice(&self, path: &str, value: &Value, errors: &mut Vec<FieldError>) {
+        let choice = &self.limits.one_of;
+        if !choice.is_empty() && !value.is_null() && !choice.contains(value) {
+            let supported: Vec<_> = choice.iter().map(plain).collect();
+            errors.push(FieldError::unsupported(path, value, &supported));
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    Target, create,
+    create,
     update::{self, Part, check_name},
 };
 use crate::apiserver::{
@@ -82,13 +82,16 @@ fn applied(write: &Write<'_>, live: &Object, known: Option<&Value>, config: &Obj
             unexplained(&format!("failed to create typed patch object ({place}; {kind}): {why}"))
         }
     })?;
-    resource.conform(&target.version, &mut new).map_err(|why| unexplained(&decoding(target, &why)))?;
+    resource.conform(&target.version, &mut new).map_err(|why| {
+        let kind = shown_kind(&version, &resource.id.kind);
+        unexplained(&format!(
+            "failed to convert new object ({}/{}; {kind}) to proper version: unable to convert unstructured object to \
+             {kind}: error decoding from json: {why}",
+            config.namespace(),
+            config.name()
+        ))
+    })?;
     Ok(new)
-}
-
-fn decoding(target: &Target, why: &str) -> String {
-    let id = &target.resource.id;
-    format!("failed to convert new object ({}/{}; {}): {why}", target.namespace, target.name, id.kind)
 }
 
 /// `apps/v1, Kind=Deployment`

@@ -37,7 +37,15 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, mut object: Object) -> Ans
 pub(super) fn drafted(object: Object) -> Draft {
     let generated = object.name().is_empty() && !object.meta_text("generateName").is_empty();
     let act = Act::Create { generated };
-    Draft { operation: Operation::Create, old: None, new: Some(object), act, base: None, ticket: 0 }
+    Draft {
+        operation: Operation::Create,
+        old: None,
+        new: Some(object),
+        act,
+        base: None,
+        ticket: 0,
+        stated_version: None,
+    }
 }
 
 /// Gives a new object its identity and what else only the server may set, and checks it.
@@ -62,8 +70,13 @@ pub(crate) fn settle(store: &Store, write: &Write<'_>, mut draft: Draft) -> Answ
     }
 
     let mut errors = vec![];
-    meta_rules::validate(resource, &object, &mut errors);
+    if !meta_rules::comes_last(resource) {
+        meta_rules::validate(resource, &object, &mut errors);
+    }
     resource.rules.validate(&write.target.version, &object, &mut errors);
+    if meta_rules::comes_last(resource) && errors.is_empty() {
+        meta_rules::validate(resource, &object, &mut errors);
+    }
     resource.rules.judge(&write.target.version, &object, None, &mut errors);
     if !errors.is_empty() {
         return Err(invalid(&resource.id.group, &resource.id.kind, object.name(), &errors));

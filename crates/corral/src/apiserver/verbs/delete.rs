@@ -112,7 +112,15 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, options: DeleteOptions) ->
     let old = current.object()?;
     check_preconditions(target, &old, options.preconditions.as_ref())?;
     let act = Act::Delete(options);
-    Ok(Draft { operation: Operation::Delete, old: Some(old), new: None, act, base: Some(current), ticket: 0 })
+    Ok(Draft {
+        operation: Operation::Delete,
+        old: Some(old),
+        new: None,
+        act,
+        base: Some(current),
+        ticket: 0,
+        stated_version: None,
+    })
 }
 
 pub(crate) fn delete(

@@ -59,18 +59,31 @@ fn decode(write: &Write<'_>, patch: &Patch, new: &mut Object) -> Result<(), Stri
         Patch::Merge(_) | Patch::Strategic(_) => &[],
     };
     target.check_fields(write, new, odd)?;
-    target.resource.conform(&target.version, new)
+    match patch {
+        Patch::Strategic(_) => target.resource.restore(&target.version, new),
+        Patch::Json { .. } | Patch::Merge(_) => target.resource.conform(&target.version, new),
+    }
 }
 
 /// What a patch made of an object cannot be read. The original shows it as it lies before it: in the order of its own
 /// fields where the patch changed nothing, and sorted where it did.
 pub(crate) fn undecodable(patch: &Patch, new: Object, why: &str) -> Box<Status> {
     let shown = match patch {
-        Patch::Strategic(changes) => printed(&Value::Object(changes.clone())),
+        Patch::Strategic(changes) => printed(&without_nulls(&Value::Object(changes.clone()))),
         Patch::Merge(Value::Object(changes)) => in_order(&new, !changes.contains_key("metadata")),
         _ => in_order(&new, true),
     };
     invalid("", "", "", &[FieldError::invalid("patch", &json!(shown), why)])
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let stated = fields.iter().filter(|(_, value)| !value.is_null());
+            Value::Object(stated.map(|(name, value)| (name.clone(), without_nulls(value))).collect())
+        }
+        other => other.clone(),
+    }
 }
 
 /// As JSON, with the fields of the metadata in the order in which the original has them.

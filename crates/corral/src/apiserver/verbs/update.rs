@@ -32,8 +32,11 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, mut new: Objec
     let id = &target.resource.id;
     let Some(current) = store.get(id, &target.key()).cloned() else {
         if target.resource.create_on_update && part == Part::Main {
-            new.meta_mut().remove("resourceVersion");
-            return create::draft(store, write, new);
+            check_uid(write, &Object::new(), new.uid())?;
+            let version = new.meta_mut().remove("resourceVersion");
+            let mut draft = create::draft(store, write, new)?;
+            draft.stated_version = version.filter(|_| write.options.dry_run);
+            return Ok(draft);
         }
         return Err(not_found(id, &target.name));
     };
@@ -42,7 +45,7 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, mut new: Objec
         return Err(invalid(&id.group, &id.plural, &target.name, &[error]));
     }
     let old = current.object()?;
-    check_uid(target, &old, new.uid())?;
+    check_uid(write, &old, new.uid())?;
     replace(write, part, current, old, new)
 }
 
@@ -82,7 +85,7 @@ pub(crate) fn drafted(write: &Write<'_>, part: Part, current: Arc<Stored>, old: 
     }
     let operation = Operation::Update;
     let act = Act::Replace(part);
-    Ok(Draft { operation, old: Some(old), new: Some(new), act, base: Some(current), ticket: 0 })
+    Ok(Draft { operation, old: Some(old), new: Some(new), act, base: Some(current), ticket: 0, stated_version: None })
 }
 
 /// An object that admission has changed, decoded as if a client had sent it.
@@ -126,7 +129,7 @@ pub(crate) fn settle(write: &Write<'_>, part: Part, mut draft: Draft) -> Answer<
     }
 
     let mut errors = vec![];
-    meta_rules::validate_update(resource, &new, old, &mut errors);
+    meta_rules::validate_update(resource, part, &new, old, &mut errors);
     // The status of a custom kind is checked by the schema of the whole.
     if part != Part::Status || resource.shape.is_none() {
         resource.rules.validate(&target.version, &new, &mut errors);
@@ -188,15 +191,17 @@ pub(crate) fn check_name(target: &Target, new: &Object) -> Answer<()> {
 }
 
 /// A uid in an update means that very object; in a patch it is a change like any other, and refused as one.
-pub(crate) fn check_uid(target: &Target, old: &Object, uid: &str) -> Answer<()> {
+pub(crate) fn check_uid(write: &Write<'_>, old: &Object, uid: &str) -> Answer<()> {
+    let target = write.target;
     if uid.is_empty() || uid == old.uid() {
         return Ok(());
     }
     let id = &target.resource.id;
     let why = format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
+        "StorageError: invalid object, Code: 4, Key: {}/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: \
          Precondition failed: UID in precondition: {}, UID in object meta: {}",
-        id.plural,
+        if write.options.dry_run { "" } else { "/registry" },
+        target.resource.stored_under(),
         target.key(),
         uid,
         old.uid()
