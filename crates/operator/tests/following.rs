@@ -4,6 +4,8 @@
 #[path = "support/refusing.rs"]
 mod refusing;
 mod support;
+#[path = "following/survey.rs"]
+mod survey;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

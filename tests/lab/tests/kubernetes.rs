@@ -1,6 +1,10 @@
 //! What runs in the lab behaves as a cluster does: nodes, Jobs, permissions, an API server that goes away.
 
+use drover_clock::Clock;
+use drover_core::cluster::{Cause, Cluster};
+use drover_core::preflight::{Intent, Verdict, examine};
 use drover_lab::{Error, Lab, LabOptions};
+use drover_operator::{Connection, connect, survey};
 
 fn lab_with_nodes(names: &[&str]) -> Result<Lab, Error> {
     let lab = Lab::up(&LabOptions { kwok: true, ..LabOptions::default() })?;
@@ -85,4 +89,52 @@ fn nodes_are_refused_where_nobody_would_play_them() {
     let error = lab.add_kwok_nodes(&["node-1"], &[]).unwrap_err();
 
     assert!(matches!(error, Error::NoKwok));
+}
+
+/// One look with the rights of a user.
+fn survey_as(lab: &Lab, user: &str, group: &str) -> Cluster {
+    let kubeconfig = lab.kubeconfig_for(user, Some(group)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let connection = Connection { kubeconfig: Some(kubeconfig), ..Connection::default() };
+        survey::live(connect(&connection).await.unwrap(), &Clock::real()).await
+    })
+}
+
+#[test]
+#[ignore = "needs the lab: make test-real"]
+fn a_survey_reads_with_a_readers_rights_and_names_what_they_do_not_grant() {
+    let lab = lab_with_nodes(&["node-1", "node-2"]).unwrap();
+    lab.kubectl(&["create", "clusterrolebinding", "viewers", "--clusterrole=view", "--group=readers"]).unwrap();
+    let more = "--resource=nodes,endpointslices.discovery.k8s.io,leases.coordination.k8s.io";
+    lab.kubectl(&["create", "clusterrole", "more", "--verb=get,list", more]).unwrap();
+    lab.kubectl(&["create", "clusterrolebinding", "more", "--clusterrole=more", "--group=readers"]).unwrap();
+
+    let cluster = survey_as(&lab, "ann", "readers");
+
+    assert_eq!(cluster.nodes.len(), 2);
+    let cause = |kind: &str| cluster.unseen.iter().find(|one| one.kind == kind).map(|one| &one.cause);
+    assert_eq!(cause("Secret"), Some(&Cause::Forbidden));
+    assert_eq!(cause("Kubelet"), Some(&Cause::Forbidden));
+    assert_eq!(cause("DeprecatedRequest"), Some(&Cause::Forbidden));
+    assert_eq!(cause("Plan"), Some(&Cause::NoSuchKind));
+    assert_eq!(cause("PodDisruptionBudget"), None);
+    let ends: Vec<_> = cluster.looks.certificates.iter().filter_map(|one| one.not_after).collect();
+    assert!(!ends.is_empty() && ends.iter().all(|end| *end > cluster.looked_at), "{:?}", cluster.unseen);
+    assert_eq!(examine(&cluster, &Intent::anything()).verdict, Verdict::CouldNotCheck);
+    let written = lab.audited().unwrap().into_iter().filter(|one| one.user == "ann" && !one.is_read());
+    assert_eq!(written.count(), 0);
+}
+
+#[test]
+#[ignore = "needs the lab: make test-real"]
+fn an_administrators_survey_sees_what_api_servers_have_counted() {
+    let lab = lab_with_nodes(&["node-1"]).unwrap();
+
+    let cluster = survey_as(&lab, "root", "system:masters");
+
+    let unseen: Vec<&str> =
+        (cluster.unseen.iter()).filter(|one| one.cause == Cause::Forbidden).map(|one| one.kind.as_str()).collect();
+    assert_eq!(unseen, Vec::<&str>::new());
+    assert!(cluster.unseen.iter().all(|one| one.kind != "DeprecatedRequest"), "{:?}", cluster.unseen);
 }

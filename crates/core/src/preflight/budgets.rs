@@ -149,7 +149,7 @@ fn unhealthy(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
         let budget = covered.budget;
         let names = some_of(sick.iter().map(|pod| pod.metadata.name.as_str()));
         let sentence = format!(
-            "PodDisruptionBudget {} wants {desired} healthy pods and has {healthy}: {names} not ready",
+            "PodDisruptionBudget {} wants {desired} healthy and has {healthy}: {names} not ready",
             path(budget)
         );
         let remedy = match sick.first() {

@@ -3,7 +3,7 @@
 use drover_api::harvester::FLEET_NAMESPACE;
 use drover_api::harvester::addon::states;
 
-use super::intent::upgrade_under_way;
+use super::intent::is_upgrading;
 use super::{Check, Finding, Intent, Scope, Severity, path};
 use crate::cluster::harvester::{Addon, Bundle, ManagedChart};
 use crate::cluster::{Cluster, Condition, condition};
@@ -87,7 +87,7 @@ fn chart_not_ready(cluster: &Cluster, _: &Intent) -> Vec<Finding> {
 }
 
 fn chart_paused(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
-    if upgrade_under_way(cluster, intent).is_some() {
+    if is_upgrading(cluster, intent) {
         return Vec::new();
     }
     let finding = |chart: &ManagedChart| {

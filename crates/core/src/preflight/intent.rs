@@ -213,6 +213,17 @@ pub fn setting<'a>(cluster: &'a Cluster, name: &str) -> Option<&'a str> {
     Some(setting.effective()).filter(|value| !value.is_empty())
 }
 
+/// Is an Upgrade at work on charts or nodes, be it the one that is asked for?
+pub fn is_upgrading(cluster: &Cluster, intent: &Intent) -> bool {
+    use drover_api::harvester::upgrade::{labels, states};
+    let own = match &intent.asked {
+        Asked::Upgrade(upgrade) => upgrade.metadata.labels.get(labels::STATE).map(String::as_str),
+        _ => None,
+    };
+    matches!(own, Some(states::UPGRADING_SYSTEM_SERVICES | states::UPGRADING_NODES))
+        || upgrade_under_way(cluster, intent).is_some()
+}
+
 /// The Upgrade that is under way, other than the one that is asked for.
 pub fn upgrade_under_way<'a>(cluster: &'a Cluster, intent: &Intent) -> Option<&'a harvester::Upgrade> {
     use drover_api::harvester::upgrade::{labels, states};

@@ -6,7 +6,7 @@ use drover_api::harvester::{FLEET_NAMESPACE, node};
 use drover_api::rancher::machine_plan::annotations as handshake;
 use jiff::{SignedDuration, Timestamp};
 
-use super::intent::{is_harvester, upgrade_under_way};
+use super::intent::{is_harvester, is_upgrading};
 use super::{Check, Finding, Intent, Scope, Severity, path, some_of};
 use crate::cluster::{Cluster, Lease, Node, ObjectRef, cluster_api, condition, looks};
 
@@ -284,7 +284,7 @@ fn stale_marks(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
         handshake::UNCORDON,
         handshake::POST_DRAIN,
     ];
-    if upgrade_under_way(cluster, intent).is_some() {
+    if is_upgrading(cluster, intent) {
         return Vec::new();
     }
     let mut findings = Vec::new();

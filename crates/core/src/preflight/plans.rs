@@ -21,11 +21,11 @@ pub const CHECKS: &[Check] = &[
     Check {
         code: "DRV-PLAN-002",
         severity: Severity::Blocks,
-        scope: Scope::Plans,
-        title: "A Secret of the Plan is missing",
+        scope: Scope::Nodes,
+        title: "A Secret of a Plan is missing",
         consequence: "no Job is made, and nothing in the cluster says why; or its pods never start.",
         remedy: "create the Secret in the namespace of the Plan",
-        reads: &["Secret"],
+        reads: &["Plan", "Secret"],
         look: secret_missing,
     },
     Check {
@@ -112,14 +112,23 @@ fn invalid(_: &Cluster, intent: &Intent) -> Vec<Finding> {
 }
 
 fn secret_missing(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
-    let Some((plan, spec)) = sound(intent) else { return Vec::new() };
-    let namespace = &plan.meta.namespace;
-    let named = spec.secrets.iter().map(|secret| &secret.name);
-    let missing = named.filter(|name| cluster.secrets.get(namespace, name).is_none());
-    let finding = |name: &String| {
-        Finding::new(format!("secrets \"{name}\" not found in namespace {namespace}"))
-            .about([about(plan), ObjectRef::new("Secret", namespace, name)])
-            .remedy(format!("kubectl -n {namespace} create secret generic {name} --from-file=…"))
+    match plan(intent) {
+        Some(plan) => secrets_of(cluster, plan),
+        // Whatever else is asked for, a Plan that hangs can be what it waits for.
+        None => {
+            cluster.plans().flat_map(|plan| secrets_of(cluster, plan)).map(|one| one.only(Severity::Risks)).collect()
+        }
+    }
+}
+
+fn secrets_of(cluster: &Cluster, plan: &PlanSeen) -> Vec<Finding> {
+    let (namespace, name) = (&plan.meta.namespace, &plan.meta.name);
+    let named = plan.spec.iter().flat_map(|spec| &spec.secrets).map(|secret| &secret.name);
+    let missing = named.filter(|secret| cluster.secrets.get(namespace, secret).is_none());
+    let finding = |secret: &String| {
+        Finding::new(format!("Plan {namespace}/{name}: secrets \"{secret}\" not found"))
+            .about([about(plan), ObjectRef::new("Secret", namespace, secret)])
+            .remedy(format!("kubectl -n {namespace} create secret generic {secret} --from-file=…"))
     };
     missing.map(finding).collect()
 }

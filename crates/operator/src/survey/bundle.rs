@@ -30,9 +30,10 @@ pub fn is_bundle(path: &Path) -> bool {
 
 pub fn read(path: &Path, now: Timestamp) -> Result<Cluster, SurveyError> {
     let mut collection = Collection::new(now);
-    each(path, &mut |plural, text| {
-        collection.saw_resource(plural);
-        collection.take(Found::Object(text));
+    each(path, &mut |piece| match piece {
+        Piece::Object(text) => collection.take(Found::Object(text)),
+        Piece::List(resource) => collection.saw_resource(resource),
+        Piece::Broken { resource, file } => collection.could_not_read(resource, file),
     })?;
     Ok(collection.finish())
 }
@@ -40,12 +41,27 @@ pub fn read(path: &Path, now: Timestamp) -> Result<Cluster, SurveyError> {
 /// All objects of a bundle, each as JSON text.
 pub fn objects(path: &Path) -> Result<Vec<Box<RawValue>>, SurveyError> {
     let mut objects = Vec::new();
-    each(path, &mut |_, text| objects.extend(RawValue::from_string(text.to_owned())))?;
+    each(path, &mut |piece| {
+        if let Piece::Object(text) = piece {
+            objects.extend(RawValue::from_string(text.to_owned()));
+        }
+    })?;
     Ok(objects)
 }
 
-/// Hands on every object with the name of its resource.
-fn each(path: &Path, take: &mut dyn FnMut(&str, &str)) -> Result<(), SurveyError> {
+/// What a bundle holds.
+enum Piece<'a> {
+    Object(&'a str),
+    /// A list was collected, though it may be empty; its resource, such as `volumes.longhorn.io`.
+    List(&'a str),
+    /// A list that was cut off while it was collected, or is none.
+    Broken {
+        resource: &'a str,
+        file: &'a str,
+    },
+}
+
+fn each(path: &Path, take: &mut dyn FnMut(Piece<'_>)) -> Result<(), SurveyError> {
     let broken = |cause: String| SurveyError::Bundle { path: path.display().to_string(), cause };
     let file = File::open(path).map_err(|error| broken(error.to_string()))?;
     let mut archive = ZipArchive::new(file).map_err(|error| broken(error.to_string()))?;
@@ -65,11 +81,13 @@ fn each(path: &Path, take: &mut dyn FnMut(&str, &str)) -> Result<(), SurveyError
                 && let Ok(mut value) = serde_json::from_str::<Value>(object)
             {
                 restore(&mut value, false);
-                take(&resource, &value.to_string());
+                take(Piece::Object(&value.to_string()));
             }
         };
-        // A list that was cut off while it was collected says nothing; the others do.
-        let _ = read_text(&text, &mut restored);
+        match read_text(&text, &mut restored) {
+            Ok(()) => take(Piece::List(&resource)),
+            Err(_) => take(Piece::Broken { resource: &resource, file: &name }),
+        }
     }
     if lists == 0 {
         return Err(SurveyError::OnlyLogs(path.display().to_string()));
@@ -153,5 +171,60 @@ mod tests {
                 "spec": { "taints": [{ "key": "a" }], "groups": [""] },
             })
         );
+    }
+
+    /// A bundle as Harvester makes it, with these files.
+    fn bundle(name: &str, files: &[(&str, &str)]) -> std::path::PathBuf {
+        use std::io::Write as _;
+        let path = std::env::temp_dir().join(format!("drover-{}-{name}.zip", std::process::id()));
+        let mut archive = zip::ZipWriter::new(File::create(&path).unwrap());
+        for (file, text) in files {
+            archive.start_file(*file, zip::write::SimpleFileOptions::default()).unwrap();
+            archive.write_all(text.as_bytes()).unwrap();
+        }
+        archive.finish().unwrap();
+        path
+    }
+
+    #[test]
+    fn a_support_bundle_is_a_cluster() {
+        let node = "kind: List\napiVersion: v1\nitems:\n- kind: Node\n  apiVersion: v1\n  metadata:\n    name: n1\n    \
+                    deletionTimestamp: \"null\"\n    labels: {node-role.kubernetes.io/etcd: \"null\"}\n";
+        let cut = "kind: List\napiVersion: v1\nitems:\n- kind: Pod\n  meta";
+        let none = "kind: List\napiVersion: v1\nitems: []\n";
+        let path = bundle(
+            "whole",
+            &[
+                ("sb/metadata.yaml", "projectName: Harvester\n"),
+                ("sb/yamls/cluster/v1/nodes.yaml", node),
+                ("sb/yamls/namespaced/default/v1/pods.yaml", cut),
+                ("sb/yamls/namespaced/default/policy/v1/poddisruptionbudgets.yaml", none),
+                ("sb/logs/default/pod/container.log", "hello"),
+            ],
+        );
+        assert!(is_bundle(&path));
+
+        let cluster = read(&path, "2026-01-01T00:00:00Z".parse().unwrap()).unwrap();
+
+        assert_eq!(cluster.nodes.named("n1").unwrap().metadata.labels["node-role.kubernetes.io/etcd"], "");
+        assert!(cluster.blind_to("PodDisruptionBudget").is_none(), "an empty list was collected");
+        assert!(cluster.blind_to("Deployment").is_some());
+        assert!(cluster.blind_to("Pod").is_some(), "what was cut off was not seen");
+        assert_eq!(objects(&path).unwrap().len(), 1);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn an_archive_of_logs_holds_no_cluster() {
+        let path = bundle("logs", &[("logs/hvst-upgrade-x/apply-manifests.log", "Waiting for plan…")]);
+        let error = read(&path, Timestamp::UNIX_EPOCH).unwrap_err();
+        assert!(matches!(error, SurveyError::OnlyLogs(_)), "{error}");
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_archive_is_no_bundle() {
+        assert!(!is_bundle(Path::new("/dev/null")));
+        assert!(!is_bundle(Path::new("/nowhere")));
     }
 }

@@ -95,6 +95,15 @@ impl Collection {
         }
     }
 
+    /// A file of this resource cannot be read: what else is known of the kind is not all.
+    pub fn could_not_read(&mut self, resource: &str, file: &str) {
+        let known = RESOURCES.iter().find(|known| known.name() == resource);
+        let kind = known.map_or(resource, |known| known.kind).to_owned();
+        self.kinds.insert(kind.clone());
+        let cause = Cause::Unreadable(format!("{file} is cut off or holds no list"));
+        self.cluster.unseen.push(Unseen { kind, object: None, cause });
+    }
+
     /// What was not collected counts as unseen; but where no object of a product is there, the product is not, either.
     pub fn finish(mut self) -> Cluster {
         self.cluster.looked_at = self.newest.unwrap_or(self.now);
