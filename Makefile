@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 # Programs are chosen by --bin, never by -p: then all of them share the dependencies that the tests were built with.
 
-.PHONY: help demo docs demo-real build image test test-real record diff-fuzz sim bench bench-plan lab
+.PHONY: help demo docs demo-real build image test test-real record diff-fuzz sim bench bench-plan bench-preflight lab
 
 help: ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,9 @@ sim: ## Every scenario: every fault at every write, two crashes, random schedule
 bench: ## Measure the embedded API server, the simulated world and the operator
 	cargo bench --locked -p drover-corral --bench corral --bench world
 	cargo bench --locked -p drover --bench operator
+
+bench-preflight: ## Measure preflight on 1,000 nodes, 10,000 VMs and 30,000 pods
+	cargo bench --locked -p drover --bench preflight
 
 bench-plan: build ## Measure Plans on a real control plane with KWOK nodes; ARGS="--controller-command '...'" measures another
 	@./scripts/need cargo cc go

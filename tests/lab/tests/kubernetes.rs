@@ -104,7 +104,8 @@ fn survey_as(lab: &Lab, user: &str, group: &str) -> Cluster {
 #[test]
 #[ignore = "needs the lab: make test-real"]
 fn a_survey_reads_with_a_readers_rights_and_names_what_they_do_not_grant() {
-    let lab = lab_with_nodes(&["node-1", "node-2"]).unwrap();
+    let lab = Lab::up(&LabOptions { kwok: true, audit: true, ..LabOptions::default() }).unwrap();
+    lab.add_kwok_nodes(&["node-1", "node-2"], &[]).unwrap();
     lab.kubectl(&["create", "clusterrolebinding", "viewers", "--clusterrole=view", "--group=readers"]).unwrap();
     let more = "--resource=nodes,endpointslices.discovery.k8s.io,leases.coordination.k8s.io";
     lab.kubectl(&["create", "clusterrole", "more", "--verb=get,list", more]).unwrap();
@@ -122,8 +123,8 @@ fn a_survey_reads_with_a_readers_rights_and_names_what_they_do_not_grant() {
     let ends: Vec<_> = cluster.looks.certificates.iter().filter_map(|one| one.not_after).collect();
     assert!(!ends.is_empty() && ends.iter().all(|end| *end > cluster.looked_at), "{:?}", cluster.unseen);
     assert_eq!(examine(&cluster, &Intent::anything()).verdict, Verdict::CouldNotCheck);
-    let written = lab.audited().unwrap().into_iter().filter(|one| one.user == "ann" && !one.is_read());
-    assert_eq!(written.count(), 0);
+    let asked: Vec<_> = lab.audited().unwrap().into_iter().filter(|one| one.user() == "ann").collect();
+    assert!(asked.len() > 20 && asked.iter().all(|one| ["get", "list"].contains(&one.verb.as_str())), "{asked:?}");
 }
 
 #[test]
