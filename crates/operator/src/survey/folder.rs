@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use drover_core::cluster::{Cause, Cluster, LOOKS, RESOURCES, Unseen, resource_of};
+use drover_core::cluster::{Cause, Cluster, LOOKS, RESOURCES, Resource, Unseen, resource_of};
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -89,8 +89,9 @@ impl Collection {
 
     /// `poddisruptionbudgets`, or `volumes.longhorn.io`.
     pub fn saw_resource(&mut self, name: &str) {
-        let known = RESOURCES.iter().find(|resource| resource.name() == name);
-        if let Some(resource) = known {
+        let is_meant =
+            |resource: &&Resource| resource.name() == name || resource.is_built_in() && resource.plural == name;
+        if let Some(resource) = RESOURCES.iter().find(is_meant) {
             self.kinds.insert(resource.kind.to_owned());
         }
     }
