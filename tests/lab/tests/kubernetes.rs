@@ -92,12 +92,12 @@ fn nodes_are_refused_where_nobody_would_play_them() {
 }
 
 /// One look with the rights of a user.
-fn survey_as(lab: &Lab, user: &str, group: &str) -> Cluster {
-    let kubeconfig = lab.kubeconfig_for(user, Some(group)).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+fn survey_as(lab: &Lab, user: &str, group: &str) -> anyhow::Result<Cluster> {
+    let kubeconfig = lab.kubeconfig_for(user, Some(group))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let connection = Connection { kubeconfig: Some(kubeconfig), ..Connection::default() };
-        survey::live(connect(&connection).await.unwrap(), &Clock::real()).await
+        Ok(survey::live(connect(&connection).await?, &Clock::real()).await)
     })
 }
 
@@ -111,7 +111,7 @@ fn a_survey_reads_with_a_readers_rights_and_names_what_they_do_not_grant() {
     lab.kubectl(&["create", "clusterrole", "more", "--verb=get,list", more]).unwrap();
     lab.kubectl(&["create", "clusterrolebinding", "more", "--clusterrole=more", "--group=readers"]).unwrap();
 
-    let cluster = survey_as(&lab, "ann", "readers");
+    let cluster = survey_as(&lab, "ann", "readers").unwrap();
 
     assert_eq!(cluster.nodes.len(), 2);
     let cause = |kind: &str| cluster.unseen.iter().find(|one| one.kind == kind).map(|one| &one.cause);
@@ -132,7 +132,7 @@ fn a_survey_reads_with_a_readers_rights_and_names_what_they_do_not_grant() {
 fn an_administrators_survey_sees_what_api_servers_have_counted() {
     let lab = lab_with_nodes(&["node-1"]).unwrap();
 
-    let cluster = survey_as(&lab, "root", "system:masters");
+    let cluster = survey_as(&lab, "root", "system:masters").unwrap();
 
     let unseen: Vec<&str> =
         (cluster.unseen.iter()).filter(|one| one.cause == Cause::Forbidden).map(|one| one.kind.as_str()).collect();

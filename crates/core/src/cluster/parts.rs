@@ -9,6 +9,10 @@ use crate::decision::Subject;
 
 /// A copy of the whole object that kubectl leaves on it.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Annotations of these are read to their end.
+const READ_WHOLE: [&str; 3] = ["drover.dev", "harvesterhci.io", "cattle.io"];
+/// In bytes.
+const LONG: usize = 256;
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -48,8 +52,17 @@ impl Meta {
         self.deletion_timestamp.map(|end| end.checked_sub(grace).unwrap_or(end))
     }
 
+    /// Drops what takes room and is read by nobody: of long annotations of others only their beginning is kept, which says
+    /// that they are there.
     pub(super) fn forget_copies(&mut self) {
         self.annotations.remove(LAST_APPLIED);
+        for (key, value) in &mut self.annotations {
+            let read =
+                READ_WHOLE.iter().any(|group| key.split('/').next().is_some_and(|prefix| prefix.ends_with(group)));
+            if value.len() > LONG && !read {
+                *value = value.chars().take(LONG / 8).collect();
+            }
+        }
     }
 }
 
