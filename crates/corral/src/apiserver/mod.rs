@@ -27,6 +27,7 @@ mod definition_rules;
 mod direct;
 mod discovery;
 mod duplicates;
+mod event_forms;
 mod eviction;
 mod fields;
 mod gotext;

@@ -13,7 +13,7 @@ use super::{
         named::RECORDED,
         pod_parts::{EPHEMERAL_CONTAINERS, RESIZE},
     },
-    components, duplicates, kubevirt,
+    components, duplicates, event_forms, kubevirt,
     namespaces::FINALIZE,
     object::{Meta, Object, at, child, fill, moment, text},
     options::{FieldValidation, MANAGER_LIMIT, WriteOptions},
@@ -140,16 +140,19 @@ fn binds_by_body(path: &Path) -> bool {
 
 /// Finds the resource that a path names; none where the original does not even have a handler.
 fn target(store: &Store, path: &Path) -> Answer<Option<Target>> {
-    let found = store.find(&path.group, &path.plural).map(|collection| collection.resource.clone());
+    let newer = path.group == event_forms::GROUP;
+    let group = if newer { "" } else { path.group.as_str() };
+    let version = if newer { path.group.clone() + "/" + &path.version } else { path.version.clone() };
+    let found = store.find(group, &path.plural).map(|collection| collection.resource.clone());
     let in_namespace = !path.namespace.is_empty();
     let Some(resource) = found.filter(|resource| {
         // Objects with a namespace are named inside it; only lists reach over all of them.
         let misplaced = if resource.namespaced { !in_namespace && !path.name.is_empty() } else { in_namespace };
-        resource.serves(&path.version) && !misplaced
+        resource.serves(&version) && !misplaced
     }) else {
-        return if store.has_built_in(&path.group) { Err(no_such_resource()) } else { Ok(None) };
+        return if newer || store.has_built_in(&path.group) { Err(no_such_resource()) } else { Ok(None) };
     };
-    let Path { version, namespace, name, .. } = path.clone();
+    let Path { namespace, name, .. } = path.clone();
     Ok(Some(Target { resource, version, namespace, name }))
 }
 
@@ -332,7 +335,11 @@ impl Ask<'_> {
 
     fn selection(&self) -> Answer<Selection> {
         let query = self.query;
-        let selectors = Selectors::parse(&self.target.resource, &query.label_selector, &query.field_selector)?;
+        let mut fields = query.field_selector.clone();
+        if self.target.version == event_forms::NEWER {
+            fields = event_forms::kept_selector(&fields);
+        }
+        let selectors = Selectors::parse(&self.target.resource, &query.label_selector, &fields)?;
         Ok(Selection { selectors })
     }
 
@@ -436,7 +443,9 @@ impl Ask<'_> {
             Outcome::Created(stored) => self.shown(StatusCode::CREATED, stored),
             Outcome::Gone(stored) if !self.target.resource.returns_deleted => {
                 let uid = stored.object().map(|object| object.uid().to_string()).unwrap_or_default();
-                let success = status::deleted(&self.target.resource.id, &self.target.name, &uid);
+                let mut id = self.target.resource.id.clone();
+                id.group.clone_from(&self.path.group);
+                let success = status::deleted(&id, &self.target.name, &uid);
                 self.respond(StatusCode::OK, Bytes::from(format!("{success}\n")))
             }
             Outcome::Changed(stored) | Outcome::Gone(stored) => self.shown(StatusCode::OK, stored),
@@ -462,7 +471,8 @@ impl Ask<'_> {
     /// The object in the version that was asked for.
     fn json(&self, stored: &Stored) -> Bytes {
         let Target { resource, version, .. } = &self.target;
-        match *version == resource.storage_version {
+        // Tables and the like are made from what is kept.
+        match *version == resource.storage_version || (*version == event_forms::NEWER && !self.view.is_whole()) {
             true => stored.json(),
             false => stored.json_as(&resource.api_version(version), &resource.id.kind),
         }

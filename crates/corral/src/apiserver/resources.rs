@@ -9,7 +9,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
+    builtin::shapes,
     builtin::shapes::LazyShape,
+    event_forms,
     fields::KindType,
     object::{Meta, Object, at, take_from},
     packed::Packed,
@@ -123,13 +125,18 @@ impl Resource {
         }
     }
 
+    /// What objects look like in a version.
+    pub fn shape_in(&self, version: &str) -> Option<&'static LazyShape> {
+        if version == event_forms::NEWER { shapes::of("events.events.k8s.io") } else { self.shape }
+    }
+
     /// Makes an object look as those of this kind do, or says what has a wrong type.
     pub fn conform(&self, version: &str, object: &mut Object) -> Result<(), String> {
         // An empty list asks to forget all managers, and would be dropped like any other empty field.
         if object.get("metadata").is_some_and(|meta| meta["managedFields"].as_array().is_some_and(Vec::is_empty)) {
             object.set_meta("managedFields", json!([{}]));
         }
-        if let Some(shape) = self.shape {
+        if let Some(shape) = self.shape_in(version) {
             return shape.conform(object);
         }
         if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
@@ -141,7 +148,7 @@ impl Resource {
 
     /// The same for what a strategic merge patch has come to.
     pub fn restore(&self, version: &str, object: &mut Object) -> Result<(), String> {
-        match self.shape {
+        match self.shape_in(version) {
             Some(shape) => shape.restore(object),
             None => self.conform(version, object),
         }
@@ -149,7 +156,7 @@ impl Resource {
 
     /// The fields of an object that its kind does not have.
     pub fn unknown_fields(&self, version: &str, object: &Object) -> Vec<String> {
-        if let Some(shape) = self.shape {
+        if let Some(shape) = self.shape_in(version) {
             return shape.unknown_fields(object);
         }
         let mut unknown = vec![];
@@ -165,7 +172,11 @@ impl Resource {
         let read = || {
             let known = |version: &String| {
                 let found = match self.shape {
-                    Some(_) => KindType::of_built_in(&self.id.group, version, &self.id.kind),
+                    Some(_) => {
+                        let own = (self.id.group.as_str(), version.as_str());
+                        let (group, version) = version.split_once('/').unwrap_or(own);
+                        KindType::of_built_in(group, version, &self.id.kind)
+                    }
                     None => self.rules.kind_type(version),
                 };
                 Some((version.clone(), found?))
@@ -265,6 +276,11 @@ pub(crate) trait Rules: Send + Sync {
 
     /// What is wrong with a change of a named part.
     fn validate_part(&self, _part: &str, _new: &Object, _old: &Object, _errors: &mut Vec<FieldError>) {}
+
+    /// What is wrong with a change that is made through a version.
+    fn validate_change(&self, _version: &str, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+        self.validate_update(new, old, errors);
+    }
 
     /// What is wrong with a change.
     fn validate_update(&self, _new: &Object, _old: &Object, _errors: &mut Vec<FieldError>) {}

@@ -7,7 +7,7 @@ use serde_json::{Value, json, value::RawValue};
 use sha2::{Digest, Sha256};
 
 use super::{
-    crds, namespaces,
+    crds, event_forms, namespaces,
     object::{Meta, Object, child},
     status::{Answer, bad_request},
     store::{Cause, Store, Verb, key},
@@ -135,6 +135,7 @@ fn load_one(store: &mut Store, cause: &Cause<'_>, mut object: Object) -> Answer<
             store.restore(cause, &target.resource.id, &key, object, None)?;
         }
     } else {
+        target.keep(&mut object);
         object.insert("apiVersion".into(), json!(target.resource.stored_api_version()));
         let revision = object.resource_version().parse().ok();
         store.restore(cause, &target.resource.id, &key, object, revision)?;
@@ -154,6 +155,7 @@ fn target(store: &Store, object: &Object) -> Answer<Target> {
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let (group, version) = if group == event_forms::GROUP { ("", event_forms::NEWER) } else { (group, version) };
     let mut resources = store.collections().map(|collection| &collection.resource);
     let resource = resources.find(|resource| resource.id.group == group && resource.id.kind == kind);
     let Some(resource) = resource else {

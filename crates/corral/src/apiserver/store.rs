@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{
-    builtin, crds,
+    builtin, crds, event_forms,
     identity::Identities,
     log::{Event, EventKind, EventLog},
     object::{Meta, Object},
@@ -117,8 +117,14 @@ impl Stored {
         self.event.slice(self.kind.opening().len()..self.event.len() - CLOSING.len())
     }
 
-    /// The object as another version of its API shows it. Versions differ in their name alone.
+    /// The object as another version of its API shows it. But for Events, versions differ in their name alone.
     pub fn json_as(&self, api_version: &str, kind: &str) -> Bytes {
+        if api_version == event_forms::NEWER
+            && let Ok(mut event) = self.object()
+        {
+            event_forms::to_newer(&mut event);
+            return Bytes::from(Value::Object(event).to_string());
+        }
         let mut shown = Vec::with_capacity(self.event.len());
         shown.extend_from_slice(head(api_version, kind).as_bytes());
         shown.extend_from_slice(&self.json()[usize::from(self.head)..]);

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use super::{
     admission::{BindingRules, PolicyRules, WebhookRules},
     crds::DefinitionRules,
+    event_forms,
     namespaces::NamespaceRules,
     resources::{Dependents, Generation, Naming, Resource, ResourceId, Rules},
 };
@@ -49,7 +50,9 @@ struct Plain;
 impl Rules for Plain {}
 
 pub(crate) fn all() -> Vec<Resource> {
-    RECORDED.kept().map(|(group, version, named)| particular(ordinary(group, version, named))).collect()
+    // Events of the newer group are those of the older one.
+    let kept = RECORDED.kept().filter(|(group, ..)| *group != event_forms::GROUP);
+    kept.map(|(group, version, named)| particular(ordinary(group, version, named))).collect()
 }
 
 /// The kind of scales, which are shown and sent, and never kept.
@@ -93,9 +96,10 @@ fn particular(resource: Resource) -> Resource {
     let conditional = |resource: Resource| Resource { unconditional_update: false, ..resource };
     match resource.id.qualified().as_str() {
         "configmaps" => with(Arc::new(secret::ConfigMapRules), resource),
-        "events" | "events.events.k8s.io" => {
-            let resource = Resource { dependents: Dependents::None, ..upserted(resource) };
-            if resource.id.group.is_empty() { with(Arc::new(event::EventRules), resource) } else { resource }
+        "events" => {
+            let resource = upserted(with(Arc::new(event::EventRules), resource));
+            let versions = vec!["v1".into(), event_forms::NEWER.into()];
+            Resource { dependents: Dependents::None, versions, ..resource }
         }
         "namespaces" => Resource { naming: Naming::Label, ..returned(with(Arc::new(NamespaceRules), resource)) },
         "nodes" => with(Arc::new(node::NodeRules), resource),

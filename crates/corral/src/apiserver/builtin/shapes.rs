@@ -51,7 +51,7 @@ impl Deref for LazyShape {
 }
 
 /// The shape of a kind, by its qualified plural.
-pub(super) fn of(qualified: &str) -> Option<&'static LazyShape> {
+pub(crate) fn of(qualified: &str) -> Option<&'static LazyShape> {
     SHAPES.get(qualified)
 }
 

@@ -195,7 +195,7 @@ fn same_but_for_time(one: &Value, other: &Value) -> bool {
 
 /// An object of a kind without content, from which on a create is tracked.
 pub(crate) fn empty_object(resource: &Resource, version: &str) -> Object {
-    let mut empty = resource.shape.map(|shape| shape.empty()).unwrap_or_default();
+    let mut empty = resource.shape_in(version).map(|shape| shape.empty()).unwrap_or_default();
     empty.insert("apiVersion".into(), json!(resource.api_version(version)));
     empty.insert("kind".into(), json!(resource.id.kind));
     empty

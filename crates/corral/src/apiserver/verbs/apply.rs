@@ -30,10 +30,12 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, config: &Objec
     let mut live = old.clone();
     let known = live.meta_mut().remove("managedFields");
     live.insert("apiVersion".into(), json!(target.resource.api_version(&target.version)));
+    target.show(&mut live);
     let mut new = applied(write, &live, known.as_ref(), config)?;
     target.check_identity(&mut new)?;
     check_name(target, &new)?;
     target.complete(&mut new);
+    target.keep(&mut new);
     update::drafted(write, part, current, old, new)
 }
 
@@ -53,6 +55,7 @@ fn draft_new(store: &Store, write: &Write<'_>, config: &Object) -> Answer<Draft>
     // There is nothing whose version it could be.
     new.meta_mut().remove("resourceVersion");
     target.complete(&mut new);
+    target.keep(&mut new);
     Ok(create::drafted(new))
 }
 

@@ -30,6 +30,7 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, mut object: Object) -> Ans
     meta.remove("deletionTimestamp");
     meta.remove("deletionGracePeriodSeconds");
     write.track(&mut empty_object(&target.resource, &target.version), &mut object);
+    target.keep(&mut object);
     Ok(drafted(object))
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     builtin::named::RECORDED,
+    event_forms,
     object::{Meta, Object, fill, text},
     options::FieldValidation,
     resources::Resource,
@@ -143,6 +144,20 @@ impl Target {
         self.resource.shape.is_none() && !stated.is_empty() && stated != self.resource.api_version(&self.version)
     }
 
+    /// Puts an object that is kept into the form in which this version shows it.
+    pub fn show(&self, object: &mut Object) {
+        if self.version == event_forms::NEWER {
+            event_forms::to_newer(object);
+        }
+    }
+
+    /// Puts an object into the form in which it is kept.
+    pub fn keep(&self, object: &mut Object) {
+        if self.version == event_forms::NEWER {
+            event_forms::to_kept(object);
+        }
+    }
+
     pub fn unrecognised(&self, why: &str) -> Box<Status> {
         let kind = &self.resource.id.kind;
         bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", self.version))
@@ -163,7 +178,7 @@ impl Target {
             }
         }
         self.resource.rules.fill_defaults(&self.version, object);
-        if let Some(shape) = self.resource.shape {
+        if let Some(shape) = self.resource.shape_in(&self.version) {
             shape.complete(object);
         }
     }

@@ -38,6 +38,7 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, patch: &Patch)
     let old = current.object()?;
     let mut new = old.clone();
     new.insert("apiVersion".into(), json!(target.resource.api_version(&target.version)));
+    target.show(&mut new);
     let mut new = apply(target, patch, new)?;
     // Decoded here first, since what a patch makes undecodable is the patch's fault.
     if let Err(why) = decode(write, patch, &mut new) {

@@ -61,7 +61,10 @@ pub(super) fn replace(
     let target = write.target;
     target.check_identity(&mut new)?;
     target.complete(&mut new);
+    target.show(&mut old);
     write.track(&mut old, &mut new);
+    target.keep(&mut old);
+    target.keep(&mut new);
     prepare_part(target, part, &mut new, &old);
     drafted(write, part, current, old, new)
 }
@@ -90,8 +93,10 @@ pub(crate) fn drafted(write: &Write<'_>, part: Part, current: Arc<Stored>, old: 
 
 /// An object that admission has changed, decoded as if a client had sent it.
 pub(crate) fn decode_again(target: &Target, mut object: Object) -> Answer<Object> {
+    target.show(&mut object);
     target.conform(&mut object)?;
     target.complete(&mut object);
+    target.keep(&mut object);
     Ok(object)
 }
 
@@ -135,7 +140,7 @@ pub(crate) fn settle(write: &Write<'_>, part: Part, mut draft: Draft) -> Answer<
         resource.rules.validate(&target.version, &new, &mut errors);
     }
     match part {
-        Part::Main => resource.rules.validate_update(&new, old, &mut errors),
+        Part::Main => resource.rules.validate_change(&target.version, &new, old, &mut errors),
         Part::Status => resource.rules.validate_status(&new, old, &mut errors),
         Part::Other(name) => resource.rules.validate_part(name, &new, old, &mut errors),
     }
