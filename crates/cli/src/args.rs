@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use drover_operator::Connection;
 
-use crate::commands::{corral, crds, demo, drain, operator, preflight, simulate, why};
+use crate::commands::{corral, crds, demo, drain, operator, preflight, simulate, status, why};
 
 /// Upgrades Kubernetes clusters, node by node, and says at any moment what it waits for.
 #[derive(Debug, Parser)]
@@ -30,8 +30,10 @@ pub enum Command {
     Operator(operator::OperatorArgs),
     /// Says what would go wrong before anything is touched; never writes
     Preflight(preflight::PreflightArgs),
-    /// Explains what an upgrade waits for, since when, and what would help
+    /// Explains what an upgrade, a node or a pod waits for, since when, and what would help; never writes
     Why(why::WhyArgs),
+    /// Tells how far upgrades are, and when they may be done; never writes
+    Status(status::StatusArgs),
     /// Empties nodes, as `kubectl drain` does, and says which budget holds it up
     Drain(drain::DrainArgs),
     /// Marks nodes as unschedulable, as `kubectl cordon` does

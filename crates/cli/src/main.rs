@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod logging;
+mod named;
 mod output;
 mod scenarios;
 mod serving;

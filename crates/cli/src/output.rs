@@ -20,11 +20,15 @@ impl std::error::Error for Ended {}
 
 /// Prints a value as JSON or YAML, one document.
 pub fn print_document<T: Serialize>(format: Format, value: &T) -> anyhow::Result<()> {
-    let text = match format {
-        Format::Json => serde_json::to_string_pretty(value)? + "\n",
-        Format::Yaml | Format::Table | Format::Markdown => yaml(value)?,
-    };
-    print(&text)
+    print(&document(format, value)?)
+}
+
+/// A value as JSON or YAML, one document.
+pub fn document<T: Serialize>(format: Format, value: &T) -> anyhow::Result<String> {
+    match format {
+        Format::Json => Ok(serde_json::to_string_pretty(value)? + "\n"),
+        Format::Yaml | Format::Table | Format::Markdown => yaml(value),
+    }
 }
 
 /// As kubectl reads and writes it.

@@ -134,16 +134,22 @@ fn what_cannot_be_drained_or_explained_is_told_in_a_sentence() {
     told("drain -l pool=none", 1, "no node has the labels pool=none");
     told("drain node-1 -l pool=a", 2, "name nodes or select them with --selector, not both");
     told("drain node-1 --timeout soon", 2, "not a duration such as 30s or 1h30m");
-    told("why plan/default/none", 1, "cannot read plan/default/none");
-    told("why pod/default/web-1", 2, "cannot explain pod/default/web-1: give plan/NAMESPACE/NAME");
+    told("why plan/default/none", 1, "there is no Plan default/none");
+    told(
+        "why service/default/web",
+        2,
+        "cannot explain service/default/web: give plan/NAMESPACE/NAME, node/NAME or pod",
+    );
+    told("status node/node-1", 2, "cannot tell the status of Node/node-1: give plan/NAMESPACE/NAME");
 }
 
 #[test]
 fn a_plan_that_nobody_drives_is_explained_as_such() {
     let cluster = Cluster::start();
     let why = cluster.drover("why plan/default/up");
-    assert_eq!(text(&why.stdout), "plan/default/up: no operator has looked at it yet\n", "{}", text(&why.stderr));
+    assert!(text(&why.stdout).starts_with("Plan/default/up: "), "{}", text(&why.stderr));
+    assert!(text(&why.stdout).contains("driven by nobody"), "{}", text(&why.stdout));
     let all = cluster.drover("why --all -o json");
     let all: serde_json::Value = serde_json::from_slice(&all.stdout).unwrap();
-    assert_eq!(all[0]["object"], "plan/default/up");
+    assert_eq!((&all[0]["object"]["kind"], &all[0]["object"]["name"]), (&"Plan".into(), &"up".into()));
 }

@@ -18,6 +18,7 @@ pub mod objects;
 mod presence;
 mod store;
 pub mod survey;
+mod watch;
 
 pub use act::Failure;
 pub use api::ApiError;
@@ -26,3 +27,4 @@ pub use connect::{ConnectError, Connection, connect};
 pub use election::ElectionOptions;
 pub use engine::{Operator, OperatorOptions, Report};
 pub use http_channels::HttpChannels;
+pub use watch::{WatchError, WatchOptions, Watcher};

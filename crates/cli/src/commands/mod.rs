@@ -7,6 +7,7 @@ pub mod drain;
 pub mod operator;
 pub mod preflight;
 pub mod simulate;
+pub mod status;
 pub mod why;
 
 use crate::args::{Cli, Command, Format, Usage};
@@ -22,6 +23,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Operator(args) => operator::run(args, cli.output),
         Command::Preflight(args) => preflight::run(&args, cli.output),
         Command::Why(args) => why::run(&args, cli.output),
+        Command::Status(args) => status::run(&args, cli.output),
         Command::Drain(args) => drain::run(&args, cli.output),
         Command::Cordon(args) => drain::run_cordon(&args, cli.output),
         Command::Crds(args) => crds::run(&args, cli.output),

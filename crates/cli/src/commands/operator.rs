@@ -3,12 +3,16 @@
 mod identity;
 mod settings;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use drover_clock::Clock;
-use drover_operator::{Connection, ElectionOptions, HttpChannels, Operator, OperatorOptions, connect};
+use drover_operator::{
+    Connection, ElectionOptions, HttpChannels, Operator, OperatorOptions, WatchOptions, Watcher, connect,
+};
 
 use crate::args::Format;
 use crate::{logging, signals};
@@ -57,7 +61,16 @@ pub struct OperatorArgs {
     /// The context of the kubeconfig [default: its current one]
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
+    /// Write nothing: only tell over HTTP what upgrades wait for, whoever drives them
+    #[arg(long)]
+    watch_only: bool,
+    /// Where to answer with /metrics, /waits, /status and /healthz
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080", requires = "watch_only")]
+    listen: SocketAddr,
 }
+
+/// The pause between two looks at the cluster, when only watching.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Controller {
@@ -83,11 +96,16 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
     let kubeconfig = args.kubeconfig.or_else(|| environment.kubeconfig());
     let server = args.master.or_else(|| environment.server());
 
+    let connection = Connection { kubeconfig, context: args.context, server };
+    if args.watch_only {
+        return watch(&connection, args.listen);
+    }
+
     // One thread is enough: an operator waits nearly all of the time, and each further one costs memory.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stopped = signals::stopped()?;
-        let client = connect(&Connection { kubeconfig, context: args.context, server }).await?;
+        let client = connect(&connection).await?;
         tracing::info!(
             "drover {} as {}: Plans of namespace {}, Lease {}/{}",
             env!("CARGO_PKG_VERSION"),
@@ -101,6 +119,25 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
             tracing::info!("stopping: giving back the Lease");
         };
         Operator::new(client, options).run(told).await;
+        tracing::info!("stopped");
+        Ok(())
+    })
+}
+
+/// Looks and tells, until it is stopped.
+fn watch(connection: &Connection, listen: SocketAddr) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let stopped = signals::stopped()?;
+        let client = connect(connection).await?;
+        let options = WatchOptions { listen, every: LOOK_EVERY, clock: Clock::real() };
+        let watcher = Watcher::bind(options).await?;
+        tracing::info!(
+            "drover {} only watches, and answers on http://{}",
+            env!("CARGO_PKG_VERSION"),
+            watcher.address()
+        );
+        watcher.run(client, stopped).await;
         tracing::info!("stopped");
         Ok(())
     })

@@ -10,12 +10,16 @@ const ETCD_ROLE: &str = "node-role.kubernetes.io/etcd";
 const ETCD_VOTER: &str = "EtcdIsVoter";
 /// Who becomes a voter so long after another has ceased to be one took its place, probably.
 const SUCCESSION: SignedDuration = SignedDuration::from_hours(2);
+/// How long a node may be away for an upgrade.
+const USUAL_REBOOT: SignedDuration = SignedDuration::from_mins(10);
 const PRESSURES: [(&str, &str); 3] =
     [("DiskPressure", "disk space"), ("MemoryPressure", "memory"), ("PIDPressure", "process ids")];
 
 pub fn explain(cluster: &Cluster, node: &Node) -> Explanation {
     let mut chains: Vec<Chain> = Vec::new();
+    let is_out = cluster.engine.nodes.get(&node.metadata.name).is_some_and(|seen| seen.mark.is_some());
     match down(cluster, node) {
+        Some(down) if is_out => chains.push(down.into_iter().map(|link| comes_back(cluster, link)).collect()),
         Some(down) => chains.push(down),
         None => chains.extend(membership(cluster, node).map(|link| vec![link])),
     }
@@ -52,6 +56,12 @@ fn summary(node: &Node) -> String {
         version => format!(", kubelet {version}"),
     };
     format!("{ready}{cordon}{version}")
+}
+
+/// A node that is being upgraded may restart its kubelet or reboot: for a while that is no alarm.
+pub fn comes_back(cluster: &Cluster, link: Link) -> Link {
+    let away = link.since.map(|since| cluster.looked_at.duration_since(since));
+    if link.object.kind == "Node" && away.is_none_or(|away| away < USUAL_REBOOT) { link.as_usual() } else { link }
 }
 
 /// Why nothing can run there: it is down, or cordoned by somebody.

@@ -1,7 +1,6 @@
 //! Each wait of the Plan engine, followed down to the object that causes it.
 
 use drover_api::plan::conditions;
-use jiff::SignedDuration;
 
 use super::link::{Certainty, Chain, Costs, Link, Outlook};
 use super::plan::{explain_on, jobs_on};
@@ -11,9 +10,6 @@ use crate::cluster::{Cluster, Node, ObjectRef, Pod};
 use crate::decision::{Kind, Reason, Wait};
 use crate::plan::gate::gate_of;
 use crate::seen::PlanSeen;
-
-/// A node that is being upgraded may restart its kubelet or reboot: so long that is no alarm.
-const USUAL_REBOOT: SignedDuration = SignedDuration::from_mins(10);
 
 /// What is being explained.
 pub struct Asked<'a> {
@@ -119,13 +115,7 @@ fn not_ready(asked: &Asked<'_>, wait: &Wait) -> Chain {
         return itself(wait);
     };
     let is_ours = asked.plan.claims.nodes.contains_key(&wait.subject.name);
-    down.into_iter().map(|link| if is_ours { comes_back(asked, link) } else { link }).collect()
-}
-
-/// A node that is being upgraded is expected to be away for a while.
-fn comes_back(asked: &Asked<'_>, link: Link) -> Link {
-    let away = link.since.map(|since| asked.cluster.looked_at.duration_since(since));
-    if link.object.kind == "Node" && away.is_none_or(|away| away < USUAL_REBOOT) { link.as_usual() } else { link }
+    down.into_iter().map(|link| if is_ours { node::comes_back(asked.cluster, link) } else { link }).collect()
 }
 
 fn running(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
@@ -135,7 +125,9 @@ fn running(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
     // A node that goes down under its upgrade is the first thing to know.
     let down = node_of(asked, wait).and_then(|node| node::down(asked.cluster, node));
     if let Some(down) = down {
-        return vec![first.into_iter().chain(down.into_iter().map(|link| comes_back(asked, link))).collect()];
+        return vec![
+            first.into_iter().chain(down.into_iter().map(|link| node::comes_back(asked.cluster, link))).collect(),
+        ];
     }
     let below = job::runs(asked.cluster, job);
     let is_explained = below.iter().flatten().any(|link| link.alarm);

@@ -1,0 +1,47 @@
+//! Objects as they are named on the command line: `plan/NAMESPACE/NAME`, `node/NAME`.
+
+use drover_core::cluster::ObjectRef;
+
+use crate::args::Usage;
+
+/// The kinds that can be named, with every name that kubectl takes for them.
+const KINDS: [(&str, &[&str]); 3] = [
+    ("Plan", &["plan", "plans", "plan.upgrade.cattle.io", "plans.upgrade.cattle.io"]),
+    ("Node", &["node", "nodes", "no"]),
+    ("Pod", &["pod", "pods", "po"]),
+];
+
+pub fn object_named(text: &str) -> Result<ObjectRef, Usage> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let kind = KINDS.iter().find(|(_, names)| names.contains(&parts[0])).map(|(kind, _)| *kind);
+    let is_whole = parts.iter().all(|part| !part.is_empty());
+    match (kind, parts.as_slice()) {
+        (Some("Node"), [_, name]) if is_whole => Ok(ObjectRef::new("Node", "", name)),
+        (Some(kind @ ("Plan" | "Pod")), [_, namespace, name]) if is_whole => Ok(ObjectRef::new(kind, namespace, name)),
+        _ => Err(Usage(format!("cannot explain {text}: give plan/NAMESPACE/NAME, node/NAME or pod/NAMESPACE/NAME"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_named_as_kubectl_names_their_kinds() {
+        for (text, object) in [
+            ("plan/ns/up", "Plan/ns/up"),
+            ("plans.upgrade.cattle.io/ns/up", "Plan/ns/up"),
+            ("no/n1", "Node/n1"),
+            ("pod/shop/cart-0", "Pod/shop/cart-0"),
+        ] {
+            assert_eq!(object_named(text).unwrap().to_string(), object);
+        }
+    }
+
+    #[test]
+    fn half_a_name_is_refused() {
+        for text in ["plan/up", "node/a/b", "pod//x", "service/a/b", ""] {
+            assert!(object_named(text).is_err(), "{text}");
+        }
+    }
+}
