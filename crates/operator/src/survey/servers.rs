@@ -24,7 +24,11 @@ const AT_ONCE: usize = 32;
 /// Dials servers, given by name and `address:port`, and tells of each when its certificate ends.
 pub async fn look(servers: &[(String, String)], kind: &'static str, desk: Desk) {
     // Whoever cannot reach the first is outside of the network: then the others are not worth the time.
-    let Some((first, rest)) = servers.split_first() else { return };
+    let Some((first, rest)) = servers.split_first() else {
+        let cause = Cause::Unreachable("no address of such a server is known".to_owned());
+        let _ = desk.send(Arrival::Unseen(Unseen { kind: kind.to_owned(), object: None, cause }));
+        return;
+    };
     if let Err(why) = tell(first, kind, &desk).await {
         let object = (!why.starts_with(NO_WAY)).then(|| ObjectRef::new(kind, "", &first.0));
         let alone = object.is_none();
