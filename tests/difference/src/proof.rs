@@ -103,8 +103,13 @@ impl Proof {
         let real = Real::start()?;
         let mut live = Live::default();
         self.with_recordings(|script, recorded| {
-            let said = real.answers(script)?;
-            live.corral.add(known, script, &said, &Corral.answers(script)?);
+            let corral = Corral.answers(script)?;
+            let mut said = real.answers(script)?;
+            // A server that is busy with itself may answer late; what differs for a reason differs again.
+            if !differences(&script.name, &said, recorded).is_empty() {
+                said = real.answers(script)?;
+            }
+            live.corral.add(known, script, &said, &corral);
             live.outdated.extend(differences(&script.name, &said, recorded));
             Ok(())
         })?;
