@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 # Programs are chosen by --bin, never by -p: then all of them share the dependencies that the tests were built with.
 
-.PHONY: help demo docs demo-real build image test test-real record diff-fuzz sim bench bench-plan bench-preflight lab
+.PHONY: help demo docs demo-real build image test test-real record diff-fuzz sim mutants bench bench-sim bench-plan bench-preflight lab
 
 help: ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,8 +30,9 @@ test: ## Everything that needs no other server
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked
 
-test-real: ## Build and start a real control plane and real nodes (as root), and run the rest against them
+test-real: ## The whole simulation; then a real control plane and real nodes (as root), and the rest against them
 	@./scripts/need cargo cc go real-nodes
+	cargo run --locked --quiet --bin drover -- simulate
 	cargo run --locked --quiet --bin drover-lab -- build
 	cargo test --workspace --locked --tests -- --ignored --test-threads=1
 
@@ -52,6 +53,9 @@ bench: ## Measure the embedded API server, the simulated world and the operator
 
 bench-preflight: ## Measure preflight on 1,000 nodes, 10,000 VMs and 30,000 pods
 	cargo bench --locked -p drover --bench preflight
+
+bench-sim: ## Measure simulated upgrades: crashes at every write, 100 nodes, 1,000 nodes with 30,000 pods
+	cargo bench --locked -p drover-sim --bench sim
 
 bench-plan: build ## Measure Plans on a real control plane with KWOK nodes; ARGS="--controller-command '...'" measures another
 	@./scripts/need cargo cc go

@@ -61,6 +61,28 @@ fn a_scenario_file_and_a_number_of_nodes_are_followed() {
 }
 
 #[test]
+fn a_scenario_that_goes_as_it_says_ends_well_whatever_happens_in_it() {
+    let summary: Value =
+        serde_json::from_str(&stdout(&demo(&["--scenario", "budget-forbids", "--exit", "-o", "json"]))).unwrap();
+    let waits = summary["waits"].as_array().unwrap();
+    assert!(waits.iter().any(|wait| wait["reason"] == "BudgetForbids"), "{summary:#}");
+}
+
+#[test]
+fn a_scenario_that_does_not_go_as_it_says_ends_with_an_error_and_says_what_is_not_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.yaml");
+    std::fs::write(&file, "name: wrong\nexpect: { objects: [{ object: ConfigMap/default/proof }] }\n").unwrap();
+
+    let output = demo(&["--exit", "-o", "json", "--scenario", file.to_str().unwrap()]);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("the scenario wrong did not go as it must: no ConfigMap/default/proof is as expected"), "{error}");
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["unmet"][0], "no ConfigMap/default/proof is as expected", "{summary:#}");
+}
+
+#[test]
 fn the_built_in_scenarios_are_listed() {
     assert!(stdout(&demo(&["--list"])).contains("three-nodes"));
     let list: Value = serde_json::from_str(&stdout(&demo(&["--list", "-o", "json"]))).unwrap();

@@ -23,7 +23,15 @@ enum Form {
         epoch: Timestamp,
         started: Instant,
         speed: f64,
+        step: Option<Step>,
     },
+}
+
+/// Somebody sets the clock.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    at: Instant,
+    by: SignedDuration,
 }
 
 impl Clock {
@@ -36,7 +44,7 @@ impl Clock {
     /// taken as 1.
     pub fn scaled(epoch: Timestamp, speed: f64) -> Self {
         let speed = if speed.is_finite() && speed > 0.0 { speed } else { 1.0 };
-        Clock { form: Form::Simulated { epoch, started: Instant::now(), speed } }
+        Clock { form: Form::Simulated { epoch, started: Instant::now(), speed, step: None } }
     }
 
     /// Starts at `epoch` and follows tokio's own clock. Only on a runtime that was built with
@@ -45,14 +53,29 @@ impl Clock {
         Clock::scaled(epoch, 1.0)
     }
 
+    /// The same clock, which somebody sets by `by` when `time` has passed. The wall clock is nobody's to set.
+    pub fn stepping(self, time: Duration, by: SignedDuration) -> Self {
+        match self.form {
+            Form::Real => self,
+            Form::Simulated { epoch, started, speed, .. } => {
+                let at = Instant::now() + self.on_the_wall(time);
+                Clock { form: Form::Simulated { epoch, started, speed, step: Some(Step { at, by }) } }
+            }
+        }
+    }
+
     pub fn now(&self) -> Timestamp {
         match self.form {
             #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
             Form::Real => Timestamp::now(),
-            Form::Simulated { epoch, started, speed } => {
+            Form::Simulated { epoch, started, speed, step } => {
                 let passed = started.elapsed();
                 let passed = if speed == 1.0 { passed } else { passed.mul_f64(speed) };
-                later(epoch, passed)
+                let now = later(epoch, passed);
+                match step.filter(|step| step.at <= Instant::now()) {
+                    Some(step) => now.checked_add(step.by).unwrap_or(now),
+                    None => now,
+                }
             }
         }
     }
@@ -110,6 +133,17 @@ mod tests {
         assert_eq!(clock.now(), later(noon(), Duration::from_secs(120)));
         clock.sleep(Duration::from_secs(60)).await;
         assert_eq!(clock.now(), later(noon(), Duration::from_secs(180)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_is_set_shows_another_time_and_sleeps_as_long() {
+        let clock = Clock::virtual_from(noon()).stepping(Duration::from_secs(10), SignedDuration::from_hours(-1));
+        clock.sleep(Duration::from_secs(9)).await;
+        assert_eq!(clock.now(), later(noon(), Duration::from_secs(9)));
+        clock.sleep(Duration::from_secs(1)).await;
+        assert_eq!(clock.now(), "2026-01-01T11:00:10Z".parse().unwrap());
+        clock.sleep(Duration::from_secs(5)).await;
+        assert_eq!(clock.now(), "2026-01-01T11:00:15Z".parse().unwrap());
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use drover_api::plan::{Plan, PlanStatus};
 use drover_clock::{Clock, later};
 use drover_corral::apiserver::{ApiServer, Direct, Kind};
-use drover_corral::world::annotations::DOWN_UNTIL;
+use drover_corral::world::annotations::{DOWN_UNTIL, JOB_DURATION, JOB_EXIT_CODE, NEVER};
 use http::{Method, Request};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
@@ -31,7 +31,14 @@ const CLAIM: &str = "drover.dev/claim";
 /// How long it takes until all that an act does is done.
 pub fn lasts(fault: &Fault) -> Duration {
     match fault {
-        Fault::Paused | Fault::NodesDisabled | Fault::SecretsGone | Fault::HostnamesGone | Fault::Reboot => AWHILE,
+        Fault::Paused
+        | Fault::NodesDisabled
+        | Fault::SecretsGone
+        | Fault::HostnamesGone
+        | Fault::JobsFail
+        | Fault::JobsHang
+        | Fault::NodesGone
+        | Fault::Reboot => AWHILE,
         Fault::PlanReplaced => REPLACING,
         Fault::RebootTwice => BETWEEN_REBOOTS + AWHILE,
         Fault::OriginalActs => original::AT_WORK,
@@ -65,6 +72,9 @@ pub async fn perform(fault: &Fault, server: &ApiServer) {
         Fault::NodesDisabled => user.disable_nodes(),
         Fault::SecretsGone => user.lose_secrets(),
         Fault::HostnamesGone => user.lose_hostnames(),
+        Fault::JobsFail => user.tell_machines(JOB_EXIT_CODE, "1"),
+        Fault::JobsHang => user.tell_machines(JOB_DURATION, NEVER),
+        Fault::NodesGone => user.lose_nodes(),
         Fault::Reboot => user.switch_off(),
         Fault::RebootTwice => {
             user.switch_off();
@@ -217,6 +227,45 @@ impl User {
         });
     }
 
+    /// All machines that are not told something else.
+    fn tell_machines(&self, key: &'static str, value: &'static str) {
+        let untold = |node: &Node| !node.annotations().contains_key(key);
+        let told: Vec<String> = self.all::<Node>().iter().filter(|node| untold(node)).map(Node::name_any).collect();
+        self.change::<Node>(|node| {
+            node.annotations_mut().entry(key.to_owned()).or_insert_with(|| value.to_owned());
+        });
+        let user = self.clone();
+        tokio::spawn(async move {
+            user.clock.sleep(AWHILE).await;
+            user.change::<Node>(|node| {
+                if told.contains(&node.name_any()) {
+                    node.annotations_mut().remove(key);
+                }
+            });
+        });
+    }
+
+    /// A machine that registers again brings its own labels along, and none that were put on its Node later.
+    fn lose_nodes(&self) {
+        let lost = self.out();
+        for node in &lost {
+            // Gone meanwhile is as good.
+            let _ = self.direct.delete::<Node>(None, &node.name_any(), None);
+        }
+        let user = self.clone();
+        tokio::spawn(async move {
+            user.clock.sleep(AWHILE).await;
+            for mut node in lost {
+                (node.metadata.uid, node.metadata.resource_version, node.spec) = (None, None, None);
+                let is_ours = |key: &String| key.starts_with("plan.upgrade.cattle.io/") || key.starts_with("drover.dev/");
+                node.labels_mut().retain(|key, _| !is_ours(key));
+                node.annotations_mut().retain(|key, _| !is_ours(key));
+                // Somebody may have made it meanwhile.
+                let _ = user.direct.create(&node);
+            }
+        });
+    }
+
     /// The nodes that are out of service, or the first one.
     fn out(&self) -> Vec<Node> {
         let nodes = self.all::<Node>();
@@ -249,6 +298,10 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
         "Deployment" => ("/apis/apps/v1", "deployments"),
         "DaemonSet" => ("/apis/apps/v1", "daemonsets"),
         "StatefulSet" => ("/apis/apps/v1", "statefulsets"),
+        "ValidatingAdmissionPolicy" => ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies"),
+        "ValidatingAdmissionPolicyBinding" => {
+            ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings")
+        }
         _ => return None,
     })
 }

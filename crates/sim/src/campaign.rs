@@ -71,14 +71,14 @@ impl Campaign {
             let schedules = match part {
                 Part::Crashes => self.at_writes(&calm, &[Fault::CrashBefore, Fault::CrashAfter]),
                 Part::Pairs => {
-                    let mut faults = Fault::at_every_write();
+                    let mut faults = Fault::at_every_write(&self.scenario);
                     faults.retain(|fault| !matches!(fault, Fault::CrashBefore | Fault::CrashAfter));
                     self.at_writes(&calm, &faults)
                 }
                 Part::Landings => self.landings(&calm),
                 Part::DoubleCrashes => self.double_crashes(&calm, &singles),
                 Part::Random(count) => {
-                    let mut dice = Dice::new(self.seed);
+                    let mut dice = Dice::new(self.seed, Fault::at_every_write(&self.scenario));
                     (0..*count).map(|_| dice.schedule(calm.writes)).collect()
                 }
             };

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::scenario::Span;
 use crate::scenario::pattern::{ObjectName, Pattern};
+use crate::scenario::{Scenario, Span};
 
 /// One thing that happens in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -73,6 +73,10 @@ pub enum Fault {
     ClockAhead,
     /// The operator dies; its successor's clock is an hour behind the others.
     ClockBehind,
+    /// The operator dies; ten seconds after its successor has started, that one's clock is set an hour ahead.
+    ClockSetAhead,
+    /// The operator dies; ten seconds after its successor has started, that one's clock is set back by an hour.
+    ClockSetBack,
     /// A second operator leads at the same time, because it looks at another Lease.
     SecondLeader,
 
@@ -104,6 +108,10 @@ pub enum Fault {
     JobsDeleted,
     /// Somebody deletes all pods of those Jobs.
     PodsDeleted,
+    /// For 20 seconds upgrades fail on every machine.
+    JobsFail,
+    /// For 20 seconds upgrades do not get on, on any machine.
+    JobsHang,
     /// Somebody touches every Plan, without changing what it asks for.
     PlanTouched,
     /// Somebody deletes every Plan and makes it again after two seconds, as `kubectl replace --force` does.
@@ -122,6 +130,8 @@ pub enum Fault {
     SecretsGone,
     /// Somebody takes the hostname label off every node for 20 seconds.
     HostnamesGone,
+    /// Somebody deletes the nodes that are out, or the first one; their machines register again after 20 seconds.
+    NodesGone,
     /// The nodes that are out, or the first one, are switched off for 20 seconds.
     Reboot,
     /// The same twice, 40 seconds apart.
@@ -142,6 +152,8 @@ pub enum WatchedKind {
     Node,
     Job,
     Secret,
+    /// Only where a Plan drains.
+    Pod,
 }
 
 impl WatchedKind {
@@ -151,6 +163,7 @@ impl WatchedKind {
             WatchedKind::Node => "nodes",
             WatchedKind::Job => "jobs",
             WatchedKind::Secret => "secrets",
+            WatchedKind::Pod => "pods",
         }
     }
 }
@@ -163,8 +176,8 @@ pub struct ObjectPatch {
 }
 
 impl Fault {
-    /// Those that are tried at every write of every scenario. Where a late write lands is a dimension of its own.
-    pub fn at_every_write() -> Vec<Fault> {
+    /// Those that are tried at every write of a scenario. Where a late write lands is a dimension of its own.
+    pub fn at_every_write(scenario: &Scenario) -> Vec<Fault> {
         let mut faults = vec![
             Fault::CrashBefore,
             Fault::CrashAfter,
@@ -179,6 +192,8 @@ impl Fault {
             Fault::Replaced,
             Fault::ClockAhead,
             Fault::ClockBehind,
+            Fault::ClockSetAhead,
+            Fault::ClockSetBack,
             Fault::SecondLeader,
             Fault::ServerAway,
             Fault::Forbidden,
@@ -191,17 +206,24 @@ impl Fault {
             Fault::StaleLists,
             Fault::OriginalActs,
         ];
+        if scenario.drains() {
+            faults.push(Fault::KindLags(WatchedKind::Pod));
+        }
         faults.extend(Fault::by_users_and_machines());
+        // Where no Plan names a Secret, nobody misses one.
+        faults.retain(|fault| *fault != Fault::SecretsGone || scenario.names_secrets());
         faults
     }
 
-    fn by_users_and_machines() -> [Fault; 16] {
+    fn by_users_and_machines() -> [Fault; 19] {
         [
             Fault::StatusWiped,
             Fault::ClaimsLost,
             Fault::MarksLost,
             Fault::JobsDeleted,
             Fault::PodsDeleted,
+            Fault::JobsFail,
+            Fault::JobsHang,
             Fault::PlanTouched,
             Fault::PlanReplaced,
             Fault::VersionRaised,
@@ -211,6 +233,7 @@ impl Fault {
             Fault::NodesUncordoned,
             Fault::SecretsGone,
             Fault::HostnamesGone,
+            Fault::NodesGone,
             Fault::Reboot,
             Fault::RebootTwice,
         ]
@@ -235,6 +258,8 @@ impl Fault {
                 | Fault::LandsAtTheEnd
                 | Fault::ClockAhead
                 | Fault::ClockBehind
+                | Fault::ClockSetAhead
+                | Fault::ClockSetBack
                 | Fault::StaleLists
         )
     }
@@ -299,6 +324,8 @@ impl std::fmt::Display for Fault {
             Fault::Replaced => "the operator is told to end after it, and another one starts",
             Fault::ClockAhead => "the operator dies, and its successor's clock is an hour ahead",
             Fault::ClockBehind => "the operator dies, and its successor's clock is an hour behind",
+            Fault::ClockSetAhead => "the operator dies, and its successor's clock is set an hour ahead ten seconds later",
+            Fault::ClockSetBack => "the operator dies, and its successor's clock is set back by an hour ten seconds later",
             Fault::SecondLeader => "a second operator leads at the same time, from here on",
             Fault::ServerAway => "the server goes away for a minute instead of taking it",
             Fault::Forbidden => "for a minute the operators have no right to it, nor to others of its kind",
@@ -312,6 +339,8 @@ impl std::fmt::Display for Fault {
             Fault::MarksLost => "somebody removes the claim's label from the nodes",
             Fault::JobsDeleted => "somebody deletes the Jobs",
             Fault::PodsDeleted => "somebody deletes the Jobs' pods",
+            Fault::JobsFail => "upgrades fail on every machine, for 20 seconds",
+            Fault::JobsHang => "upgrades do not get on, for 20 seconds",
             Fault::PlanTouched => "somebody touches the Plans",
             Fault::PlanReplaced => "somebody deletes the Plans and makes them again after two seconds",
             Fault::VersionRaised => "somebody asks for a later version",
@@ -321,6 +350,7 @@ impl std::fmt::Display for Fault {
             Fault::NodesUncordoned => "somebody uncordons the nodes",
             Fault::SecretsGone => "somebody deletes the Plans' Secrets, for 20 seconds",
             Fault::HostnamesGone => "somebody takes the hostname label off the nodes, for 20 seconds",
+            Fault::NodesGone => "somebody deletes the nodes that are out, which register again after 20 seconds",
             Fault::Reboot => "the nodes that are out are switched off for 20 seconds",
             Fault::RebootTwice => "the nodes that are out are switched off twice",
         };

@@ -3,7 +3,7 @@
 //! The kubelet of the world starts the container and waits for its exit code; the program itself is the one that
 //! `drover drain` runs, against the same API. It dies with its machine and its pod, and begins anew with them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::plan::jobs::containers::DRAIN;
 use drover_clock::Clock;
@@ -15,7 +15,9 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use tokio::task::{AbortHandle, JoinSet};
 
 /// The containers that this module runs, for the kubelets to leave alone.
-pub const RUN_ELSEWHERE: [&str; 1] = [DRAIN];
+pub fn run_elsewhere() -> BTreeSet<String> {
+    BTreeSet::from([DRAIN.to_owned()])
+}
 
 /// Runs until the future is dropped.
 pub async fn run(server: ApiServer) {
@@ -74,9 +76,15 @@ struct Running {
 impl Machines {
     fn look(&mut self, change: &Change) {
         match change.resource.kind.as_str() {
-            "Pod" => match self.direct.get::<Pod>(Some(&change.namespace), &change.name) {
-                Ok(Some(pod)) => self.look_at(&pod),
-                _ => self.end_all(|running| running.namespace == change.namespace && running.pod == change.name),
+            "Pod" => match self.direct.json(&change.resource, &change.namespace, &change.name) {
+                // Pods are many, and few of them drain: the others need not be read.
+                Some(json) if !mentions_drain(&json) => {}
+                Some(json) => {
+                    if let Ok(pod) = serde_json::from_slice(&json) {
+                        self.look_at(&pod);
+                    }
+                }
+                None => self.end_all(|running| running.namespace == change.namespace && running.pod == change.name),
             },
             "Node" if self.is_down(&change.name) => self.end_all(|running| running.node == change.name),
             _ => {}
@@ -162,6 +170,11 @@ impl Machines {
             running.program.abort();
         }
     }
+}
+
+fn mentions_drain(json: &[u8]) -> bool {
+    let name = format!("\"name\":\"{DRAIN}\"");
+    json.windows(name.len()).any(|part| part == name.as_bytes())
 }
 
 /// The drain of a pod that runs now and has not ended.

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hasher};
 
 use bytes::Bytes;
 use drover_clock::between;
-use drover_corral::apiserver::Commit;
+use drover_corral::apiserver::{Commit, Verb};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -31,6 +31,8 @@ pub struct Record {
     pub started: Timestamp,
     pub known: Known,
     pub checker: Checker,
+    /// Every pod counts: where nodes are drained, it matters which are still there.
+    all_pods: bool,
     pub story: Story,
     pub violations: Vec<Violation>,
     /// The store just before the first violation.
@@ -61,6 +63,7 @@ impl Record {
             started,
             known: Known::default(),
             checker: Checker::new(&scenario.cordoned, leave),
+            all_pods: scenario.drains(),
             story: Story::default(),
             violations: Vec::new(),
             before: None,
@@ -87,7 +90,7 @@ impl Record {
             return;
         }
         self.changes += 1;
-        if is_of_no_interest(kind, commit.after.or(commit.before)) {
+        if !self.all_pods && is_of_no_interest(kind, commit.after.or(commit.before)) {
             return;
         }
         let after = commit.after.and_then(|json| serde_json::from_slice::<Value>(json).ok());
@@ -97,8 +100,8 @@ impl Record {
         }
         let before = self.known.put(kind, namespace, name, after);
         let after = self.known.get(kind, namespace, name);
-        let change =
-            Change { at: commit.at, actor: commit.actor, kind, namespace, name, before: before.as_ref(), after };
+        let (at, actor, evicted) = (commit.at, commit.actor, commit.verb == Verb::Evict);
+        let change = Change { at, actor, evicted, kind, namespace, name, before: before.as_ref(), after };
         self.checker.see(&self.known, &change);
         let met = |pattern: &Pattern| after.is_some_and(|after| pattern.fits(kind, namespace, name, after));
         while let Some(index) = self.awaited.iter().position(|(pattern, _)| met(pattern)) {

@@ -18,6 +18,7 @@ use crate::faults::{Fault, Incident, Moment, Schedule};
 use crate::gate::{Gate, Heard};
 use crate::invariants::{Leave, ends};
 use crate::known::Known;
+use crate::programs;
 use crate::record::{Record, Violation};
 use crate::sabotage::Sabotage;
 use crate::scenario::Scenario;
@@ -165,6 +166,9 @@ impl Stage {
             Gate::new(server.clone(), at_writes.cloned().collect(), orders, heard, terms.sabotage, record.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(World::run(server.clone(), scenario.world()));
+        if scenario.drains() {
+            tasks.spawn(programs::run(server.clone()));
+        }
         tasks.spawn(Shift::new(gate.clone(), reports).keep_operators_running(ordered));
         tasks.spawn(let_happen(gate.clone(), once));
         for incident in incidents {

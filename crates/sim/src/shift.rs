@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use drover_clock::Clock;
 use drover_operator::{ElectionOptions, Operator, OperatorOptions, Report};
-use jiff::SignedDuration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -35,38 +34,34 @@ impl Shift {
     }
 
     pub async fn keep_operators_running(mut self, mut orders: UnboundedReceiver<Order>) {
-        self.start(LEASE, 0);
+        self.start(LEASE, self.gate.clock());
         while let Some(order) = orders.recv().await {
             match order {
-                Order::Died { operator, clock_off } => {
+                Order::Died { operator, clock_off, after } => {
                     let Some(running) = self.alive.remove(&operator) else { continue };
                     let lease = running.lease;
                     running.task.abort();
                     self.gate.clock().sleep(RESTART).await;
-                    self.start(lease, clock_off);
+                    let right = self.gate.clock();
+                    self.start(lease, if clock_off.is_zero() { right } else { right.stepping(after, clock_off) });
                 }
                 Order::Replace { operator } => {
                     let Some(running) = self.alive.remove(&operator) else { continue };
                     let lease = running.lease;
                     running.end().await;
-                    self.start(lease, 0);
+                    self.start(lease, self.gate.clock());
                 }
                 Order::Second if self.alive.values().all(|running| running.lease != ANOTHER_LEASE) => {
-                    self.start(ANOTHER_LEASE, 0);
+                    self.start(ANOTHER_LEASE, self.gate.clock());
                 }
                 Order::Second => {}
             }
         }
     }
 
-    fn start(&mut self, lease: &'static str, clock_off: i64) {
+    fn start(&mut self, lease: &'static str, clock: Clock) {
         self.started += 1;
         let name = format!("operator-{}", self.started);
-        let true_clock = self.gate.clock();
-        let clock = match true_clock.now().checked_add(SignedDuration::from_secs(clock_off)) {
-            Ok(epoch) if clock_off != 0 => Clock::virtual_from(epoch),
-            _ => true_clock,
-        };
         let mut options = OperatorOptions::new(NAMESPACE, &name, clock);
         options.election = ElectionOptions::new(NAMESPACE, lease);
         options.poll_interval = POLL_INTERVAL;

@@ -36,7 +36,7 @@ fn every_fault_at_every_write_costs_time_and_nothing_else() {
     let report = Campaign::new(scenario(), 1).run(&parts, &|_, _| ()).unwrap();
 
     assert_no_failures(&report);
-    let faults = Fault::at_every_write().len();
+    let faults = Fault::at_every_write(&scenario()).len();
     let late_landings = report.writes * (report.writes + 1) / 2;
     assert_eq!(report.schedules, 1 + report.writes * faults + late_landings);
     println!(

@@ -14,6 +14,7 @@ fn scenarios() -> Vec<Scenario> {
     let names = [
         "with-reboot",
         "servers-and-agents",
+        "drain",
         "window-closed",
         "missing-secret",
         "failing-job",

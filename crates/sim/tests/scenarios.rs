@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use drover_sim::{Scenario, Terms, run};
+use drover_sim::{Fault, Scenario, Terms, run};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
@@ -53,6 +53,23 @@ fn the_schema_is_that_of_the_types() {
         "{} is out of date: UPDATE=1 cargo test -p drover-sim --test scenarios",
         path.display()
     );
+}
+
+/// What the schema calls a fault is a word or a field, alone or among others of a variant.
+#[test]
+fn every_fault_is_explained() {
+    let schema = serde_json::to_value(schemars::schema_for!(Fault)).unwrap();
+    let mut names: Vec<String> = Vec::new();
+    for variant in schema["oneOf"].as_array().unwrap() {
+        let words = variant["enum"].as_array().into_iter().flatten().chain([&variant["const"]]);
+        names.extend(words.filter_map(|word| word.as_str()).map(str::to_owned));
+        names.extend(variant["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone()));
+    }
+    assert!(names.len() > 40, "{names:?}");
+    let guide = std::fs::read_to_string(folder().join("../docs/scenarios.md")).unwrap();
+    let untold: Vec<&String> =
+        names.iter().filter(|name| !guide.contains(&format!("`{name}`")) && !guide.contains(&format!("`{name}: "))).collect();
+    assert!(untold.is_empty(), "docs/scenarios.md does not say what {untold:?} does");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use drover_clock::Clock;
 use drover_corral::apiserver::{ApiServer, Options};
 use drover_corral::world::{World, WorldOptions};
 use drover_operator::{objects, survey};
-use drover_sim::{Scenario, live};
+use drover_sim::{Scenario, live, programs};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -50,7 +50,9 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
             options = scenario.world();
             options.kubelet.lease_period = lease_period;
         }
+        options.kubelet.run_elsewhere = programs::run_elsewhere();
         let world = tokio::spawn(World::run(server.clone(), options));
+        let programs = tokio::spawn(programs::run(server.clone()));
         let acts = scenario.map(|scenario| tokio::spawn(live::play(server.clone(), scenario)));
         let serving = args.serving.start(server).await?;
         match format.unwrap_or(Format::Table) {
@@ -65,6 +67,7 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
         }
         stopped.await;
         world.abort();
+        programs.abort();
         acts.inspect(|acts| acts.abort());
         Ok(())
     })

@@ -43,6 +43,12 @@ pub(super) fn after(
         steps.waits.push(wait);
         return Fate::Out;
     };
+    if counted.at > look.now {
+        // Counted by a clock that ran ahead of this one: the pause begins anew.
+        steps.writes.push(note_failure(node, mark, Failed { at: look.now, ..counted.clone() }).into());
+        steps.waits.push(wait);
+        return Fate::Out;
+    }
     let goes_on_without = goes_on_without_failed(look.view) && counted.attempts >= LAST_ATTEMPT && !counted.retry;
     let goes_on_without = goes_on_without && may_give_up_another(look, steps);
     if node.retry && !counted.retry {
@@ -115,7 +121,7 @@ fn count(mark: &Mark, job: &JobSeen, sentence: String, now: Timestamp) -> Failed
         attempts: before.saturating_add(1),
         wish,
         job: job.meta.uid.clone(),
-        at: job.ended.unwrap_or(now),
+        at: job.ended.unwrap_or(now).min(now),
         kept_until: job.kept_until.unwrap_or(Timestamp::MAX),
         sentence,
         retry: false,

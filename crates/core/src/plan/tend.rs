@@ -129,8 +129,10 @@ fn back_to_service(
     steps: &mut Steps,
 ) -> Fate {
     let delay = delay(look);
+    // An end that lies ahead was seen by a clock that runs before this one: the delay begins now.
+    let done = Done { ended: done.ended.min(look.now), ..done };
     let soaked = done.ended.checked_add(delay).unwrap_or(Timestamp::MAX);
-    let is_noted = mark.done.as_ref().is_some_and(|noted| noted.boot == node.boot_id);
+    let is_noted = mark.done.as_ref().is_some_and(|noted| noted.boot == node.boot_id && noted.ended <= look.now);
     let here = Done { boot: node.boot_id.clone(), ..done.clone() };
     if !node.ready {
         if !is_noted {

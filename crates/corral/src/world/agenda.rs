@@ -26,6 +26,8 @@ pub enum Look {
     Readiness(Key),
     /// The taint eviction controller at a pod.
     Eviction(Key),
+    /// The pod garbage collector at a pod whose Node is gone.
+    Stranded(Key),
     /// A kubelet at a pod.
     Pod(Key),
     /// The Job controller at a Job.
@@ -62,6 +64,7 @@ impl fmt::Display for Look {
             Look::Taints(name) => write!(formatter, "the taints of Node {name}"),
             Look::Readiness((namespace, name)) => write!(formatter, "the readiness of pod {namespace}/{name}"),
             Look::Eviction((namespace, name)) => write!(formatter, "the eviction of pod {namespace}/{name}"),
+            Look::Stranded((namespace, name)) => write!(formatter, "pod {namespace}/{name}, whose Node is gone"),
             Look::Pod((namespace, name)) => write!(formatter, "the kubelet's pod {namespace}/{name}"),
             Look::Job((namespace, name)) => write!(formatter, "Job {namespace}/{name}"),
             Look::Orphan((namespace, name)) => write!(formatter, "orphaned pod {namespace}/{name}"),

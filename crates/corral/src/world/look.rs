@@ -14,7 +14,7 @@ use super::garbage::{self, Fate, Header, Owner};
 use super::outcome::Outcome;
 use super::scheduler::fit::{fit, fit_in};
 use super::scheduler::{self, Verdict};
-use super::{Part, World, act, budget, job, kubelet, lifecycle, pods};
+use super::{Part, World, act, budget, job, kubelet, lifecycle, pod_garbage, pods};
 use crate::apiserver::Answer;
 
 pub(super) type Wake = Option<Timestamp>;
@@ -30,6 +30,7 @@ impl World {
             Look::Taints(name) => self.look_at_taints(name, now),
             Look::Readiness(key) => self.look_at_readiness(key, now),
             Look::Eviction(key) => self.look_at_eviction(key, now),
+            Look::Stranded(key) => self.look_at_stranded(key, now),
             Look::Pod(key) => self.look_at_pod(key, now),
             Look::Job(key) => self.look_at_job(key, now),
             Look::Orphan(key) => self.look_at_orphan(key, now),
@@ -101,6 +102,15 @@ impl World {
         let Some(node) = pods::node(&pod).and_then(|node| self.index.node(node)) else { return Ok(None) };
         let outcome = lifecycle::drive_out(&pod, &node.evicting, now);
         self.perform(Part::TaintEviction, &outcome, now)
+    }
+
+    fn look_at_stranded(&self, key: &Key, now: Timestamp) -> Answer<Wake> {
+        let node = self.index.pod(key).and_then(|pod| pod.node.as_ref());
+        if node.is_none_or(|node| self.index.node(node).is_some()) {
+            return Ok(None);
+        }
+        let Some(pod) = self.read_for::<Pod>(Part::PodGarbage, &key.0, &key.1)? else { return Ok(None) };
+        self.perform(Part::PodGarbage, &pod_garbage::collect(&pod, now), now)
     }
 
     fn look_at_taints(&self, name: &str, now: Timestamp) -> Answer<Wake> {

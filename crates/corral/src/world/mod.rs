@@ -37,10 +37,13 @@ mod notes;
 mod notice;
 mod outcome;
 mod owners;
+mod pod_garbage;
 mod pods;
 mod scheduler;
 mod workloads;
 
+#[cfg(test)]
+mod part_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -61,10 +64,11 @@ pub enum Part {
     Scheduler,
     Budgets,
     Garbage,
+    PodGarbage,
 }
 
 impl Part {
-    pub const ALL: [Part; 12] = [
+    pub const ALL: [Part; 13] = [
         Part::Kubelets,
         Part::NodeLifecycle,
         Part::TaintEviction,
@@ -77,6 +81,7 @@ impl Part {
         Part::Scheduler,
         Part::Budgets,
         Part::Garbage,
+        Part::PodGarbage,
     ];
 
     /// The name under which it writes.
@@ -94,6 +99,7 @@ impl Part {
             Part::Scheduler => "world/scheduler",
             Part::Budgets => "world/budget",
             Part::Garbage => "world/garbage",
+            Part::PodGarbage => "world/pod-garbage",
         }
     }
 }
@@ -210,7 +216,11 @@ impl World {
 
     /// To be looked at after the time that the world takes to react.
     fn soon(&mut self, look: Look) {
-        let moment = later(self.server.clock().now(), self.options.reaction);
+        self.after(self.options.reaction, look);
+    }
+
+    fn after(&mut self, time: Duration, look: Look) {
+        let moment = later(self.server.clock().now(), time);
         self.agenda.add(look, moment);
     }
 }

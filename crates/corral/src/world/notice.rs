@@ -11,7 +11,7 @@ use super::index::NodeNote;
 use super::kubelet::lease;
 use super::notes::PodNote;
 use super::workloads::{WorkloadKind, WorkloadNote};
-use super::{Part, World};
+use super::{Part, World, pod_garbage};
 use crate::apiserver::{Change, Direct, Kind};
 
 impl World {
@@ -91,7 +91,10 @@ impl World {
             self.soon(Look::Orphan(key.clone()));
         }
         let arrived = before.as_ref().is_none_or(|before| before.node != after.node);
-        let Some(node) = after.node.as_ref().and_then(|node| self.index.node(node)) else { return };
+        let Some(name) = &after.node else { return };
+        let Some(node) = self.index.node(name) else {
+            return self.after(pod_garbage::QUARANTINE, Look::Stranded(key.clone()));
+        };
         let (simulated, lost, evicts) = (node.machine.is_some(), !node.ready, !node.evicting.is_empty());
         if simulated {
             self.soon(Look::Pod(key.clone()));
@@ -149,6 +152,8 @@ impl World {
     fn notice_node(&mut self, name: &str, node: Option<&Node>) {
         let before = self.index.note_node(name, node);
         let Some(after) = self.index.node(name).cloned() else {
+            let stranded: Vec<Key> = self.index.pods_on(name).map(|(key, _)| key.clone()).collect();
+            stranded.into_iter().for_each(|key| self.after(pod_garbage::QUARANTINE, Look::Stranded(key)));
             return self.notice_daemons();
         };
         self.soon(Look::Taints(name.into()));

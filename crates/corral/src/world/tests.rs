@@ -14,7 +14,7 @@ use kube::api::PropagationPolicy;
 use serde_json::{Value, json};
 
 use super::annotations::{KUBELET, SIMULATED};
-use super::{Part, World, WorldOptions, pods};
+use super::{World, WorldOptions, pods};
 use crate::apiserver::{ApiServer, Direct, Kind, Options, ResourceId};
 
 fn noon() -> Timestamp {
@@ -75,6 +75,17 @@ impl Cluster {
 
     pub(super) fn pods(&self) -> Vec<Pod> {
         self.direct.list().unwrap()
+    }
+
+    /// Tells who makes each write.
+    pub(super) fn observe(&self, mut tell: impl FnMut(&str) + Send + 'static) {
+        self.server.observe(Box::new(move |commit| tell(commit.actor)));
+    }
+
+    pub(super) fn annotate(&self, node: &str, key: &str, value: &str) {
+        let mut node = self.node(node);
+        node.metadata.annotations.get_or_insert_default().insert(key.into(), value.into());
+        self.direct.update(&node).unwrap();
     }
 
     pub(super) async fn passes(&self, seconds: u64) {
@@ -448,16 +459,6 @@ async fn a_deleted_namespace_is_emptied_and_goes() {
 
     assert_eq!(cluster.get::<Namespace>("", "apps"), None);
     assert_eq!(cluster.pods(), []);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_part_can_be_left_out() {
-    let cluster = Cluster::new(WorldOptions::default().without(Part::Scheduler));
-    cluster.create::<Node>(node("n1"));
-    cluster.create::<Job>(upgrade("apply", json!({}), json!({})));
-    cluster.passes(60).await;
-
-    assert_eq!(pods::node(&cluster.pods()[0]), None);
 }
 
 /// The world keeps nothing to itself: one that is made anew from the store goes on where the other one stopped.

@@ -3,16 +3,20 @@
 use crate::faults::{Fault, Incident, Moment, Schedule};
 
 /// SplitMix64: the same throws for the same seed, on every machine.
-pub struct Dice(u64);
+pub struct Dice {
+    state: u64,
+    faults: Vec<Fault>,
+}
 
 impl Dice {
-    pub fn new(seed: u64) -> Self {
-        Dice(seed)
+    /// Throws for these faults.
+    pub fn new(seed: u64, faults: Vec<Fault>) -> Self {
+        Dice { state: seed, faults }
     }
 
     fn throw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
@@ -24,12 +28,12 @@ impl Dice {
 
     /// One to three faults.
     pub fn schedule(&mut self, writes: usize) -> Schedule {
-        let faults = Fault::at_every_write();
         let count = 1 + self.below(3);
         let incidents = (0..count).map(|_| {
-            let what = match self.below(faults.len() + 2) {
-                index if index < faults.len() => faults[index].clone(),
-                _ => Fault::LandsAfter(1 + self.below(writes)),
+            let index = self.below(self.faults.len() + 2);
+            let what = match self.faults.get(index) {
+                Some(fault) => fault.clone(),
+                None => Fault::LandsAfter(1 + self.below(writes)),
             };
             // A run with faults makes more writes than one without.
             Incident { at: Moment::Write(1 + self.below(writes + writes / 2)), what }

@@ -99,14 +99,8 @@ fn add(all: &mut BTreeMap<String, usize>, own: &BTreeMap<String, usize>) {
 }
 
 /// What no scenario can reach, and why.
-const OUT_OF_REACH: [(&str, &str); 6] = [
-    ("GateClosed", "the engine does not decide by gates yet"),
-    ("GateFails", "the engine does not decide by gates yet"),
-    ("BudgetForbids", "a drain runs in a container of the Job, which simulated machines only time"),
-    ("EvictionRefused", "a drain runs in a container of the Job, which simulated machines only time"),
-    ("PodTerminating", "a drain runs in a container of the Job, which simulated machines only time"),
-    ("VolumeAttached", "a drain runs in a container of the Job, which simulated machines only time"),
-];
+const OUT_OF_REACH: [(&str, &str); 1] =
+    [("VolumeAttached", "a Plan has no field for it: only `drover drain --wait-for-volumes` waits for volumes")];
 
 /// Purposes of writes and reasons of waits that were never reached, although they can be.
 pub fn not_reached(purposes: &BTreeMap<String, usize>, reasons: &BTreeMap<String, usize>) -> Vec<String> {

@@ -63,9 +63,13 @@ fn simpler(fault: &Fault) -> Vec<Fault> {
         Fault::LandsAfter(count) if *count > 1 => {
             vec![Fault::CrashBefore, Fault::CrashAfter, Fault::LandsAfter(count / 2), Fault::LandsAfter(count - 1)]
         }
+        Fault::ClockSetAhead => vec![Fault::CrashBefore, Fault::ClockAhead],
+        Fault::ClockSetBack => vec![Fault::CrashBefore, Fault::ClockBehind],
         Fault::LandsAfter(_) | Fault::LandsAtTheEnd | Fault::ClockAhead | Fault::ClockBehind | Fault::StaleLists => {
             vec![Fault::CrashBefore, Fault::CrashAfter]
         }
+        Fault::JobsFail => vec![Fault::JobsHang, Fault::PodsDeleted],
+        Fault::NodesGone => vec![Fault::Reboot],
         Fault::RebootTwice => vec![Fault::Reboot],
         Fault::WatchesExpired | Fault::ServerAway => vec![Fault::WatchesCut],
         Fault::LostBefore | Fault::Forbidden => vec![Fault::Refused(500)],

@@ -16,7 +16,7 @@ use drover_operator::Report;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -35,9 +35,13 @@ const A_MINUTE: Duration = Duration::from_secs(60);
 const LAG: Duration = Duration::from_secs(20);
 const STALE: Duration = Duration::from_secs(5);
 /// How far off the clock of a successor can be.
-const AN_HOUR: i64 = 3600;
+const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
+/// How long it shows the right time, if it is set then.
+const IN_A_MOMENT: Duration = Duration::from_secs(10);
 /// The collections that an operator lists.
 const LISTED: [&str; 4] = ["plans", "nodes", "jobs", "secrets"];
+/// And those that it watches.
+const WATCHED: [&str; 5] = ["plans", "nodes", "jobs", "secrets", "pods"];
 
 /// What the operators decide, and who else is told.
 #[derive(Debug)]
@@ -49,8 +53,8 @@ pub struct Heard {
 /// What becomes of the operators.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Order {
-    /// It has died; the clock of its successor is off by so many seconds.
-    Died { operator: String, clock_off: i64 },
+    /// It has died; the clock of its successor is that much off when it has run for so long.
+    Died { operator: String, clock_off: SignedDuration, after: Duration },
     /// It is told to end; another one starts.
     Replace { operator: String },
     /// One more starts, and leads at the same time.
@@ -416,30 +420,34 @@ impl Exchange<'_> {
             Fault::Suspended | Fault::ServerAway | Fault::Forbidden => A_MINUTE,
             Fault::WatchesLag | Fault::KindLags(_) => LAG,
             Fault::StaleLists => STALE,
+            Fault::ClockSetAhead | Fault::ClockSetBack => IN_A_MOMENT,
             _ => Duration::ZERO,
         });
         let operator = self.operator.clone();
-        let died = |clock_off| gate.order(Order::Died { operator: operator.clone(), clock_off });
+        let clock = |clock_off, after| gate.order(Order::Died { operator: operator.clone(), clock_off, after });
+        let died = || clock(SignedDuration::ZERO, Duration::ZERO);
         match fault {
-            Fault::CrashBefore => died(0),
+            Fault::CrashBefore => died(),
             Fault::CrashAfter => {
                 self.answer().await;
-                died(0);
+                died();
             }
             Fault::LandsAfter(count) => {
                 gate.hold(Some(count), self.head, self.body, &operator);
-                died(0);
+                died();
             }
             Fault::LandsAtTheEnd => {
                 gate.hold(None, self.head, self.body, &operator);
-                died(0);
+                died();
             }
-            Fault::ClockAhead => died(AN_HOUR),
-            Fault::ClockBehind => died(-AN_HOUR),
+            Fault::ClockAhead => clock(AN_HOUR, Duration::ZERO),
+            Fault::ClockBehind => clock(-AN_HOUR, Duration::ZERO),
+            Fault::ClockSetAhead => clock(AN_HOUR, IN_A_MOMENT),
+            Fault::ClockSetBack => clock(-AN_HOUR, IN_A_MOMENT),
             Fault::StaleLists => {
                 gate.freeze_lists(&operator).await;
                 self.answer().await;
-                died(0);
+                died();
             }
             Fault::LostBefore => {}
             Fault::LostAfter => drop(self.answer().await),
@@ -490,7 +498,7 @@ impl Exchange<'_> {
                 let until = later(gate.clock.now(), LAG);
                 let kinds = match fault {
                     Fault::KindLags(kind) => vec![kind.plural()],
-                    _ => LISTED.to_vec(),
+                    _ => WATCHED.to_vec(),
                 };
                 gate.shared().lagging.extend(kinds.into_iter().map(|plural| (plural.to_owned(), until)));
                 self.answer().await

@@ -3,6 +3,7 @@
 //! This code reads the objects as they are stored and shares nothing with the engines: not a type, not a constant.
 
 mod claims;
+mod drains;
 pub mod ends;
 mod nodes;
 pub mod selector;
@@ -26,6 +27,8 @@ use crate::known::Known;
 pub struct Change<'a> {
     pub at: Timestamp,
     pub actor: &'a str,
+    /// It was an eviction, not a plain delete.
+    pub evicted: bool,
     pub kind: &'a str,
     pub namespace: &'a str,
     pub name: &'a str,
@@ -55,7 +58,9 @@ impl Leave {
         let mut leave = Leave::default();
         for fault in faults {
             match fault {
-                Fault::ClockAhead | Fault::ClockBehind => leave.clocks = true,
+                Fault::ClockAhead | Fault::ClockBehind | Fault::ClockSetAhead | Fault::ClockSetBack => {
+                    leave.clocks = true;
+                }
                 Fault::Suspended
                 | Fault::WatchesLag
                 | Fault::KindLags(_)
@@ -111,7 +116,10 @@ impl Checker {
     pub fn see(&mut self, known: &Known, change: &Change<'_>) {
         match change.kind {
             "Node" => self.check_node(known, change),
-            "Pod" => self.check_pod(known, change),
+            "Pod" => {
+                self.check_pod(known, change);
+                self.check_drained(known, change);
+            }
             "Job" => self.check_job(known, change),
             "Plan" => {
                 self.check_claims(known, change);

@@ -1,13 +1,13 @@
-//! Which nodes a Plan is about, read anew from what Kubernetes says of label selectors.
+//! Which nodes a Plan, and which pods a budget is about, read anew from what Kubernetes says of label selectors.
 
 use serde_json::Value;
 
-/// Whether a Plan's `nodeSelector` matches a node. One that is missing matches none, an empty one all.
-pub fn selects(selector: &Value, node: &Value) -> bool {
+/// Whether a selector matches an object. One that is missing matches none, an empty one all.
+pub fn selects(selector: &Value, object: &Value) -> bool {
     if !selector.is_object() {
         return false;
     }
-    let labels = &node["metadata"]["labels"];
+    let labels = &object["metadata"]["labels"];
     let equal = selector["matchLabels"].as_object().into_iter().flatten().all(|(key, value)| labels[key] == *value);
     equal && selector["matchExpressions"].as_array().into_iter().flatten().all(|expression| holds(expression, labels))
 }

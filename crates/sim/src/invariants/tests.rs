@@ -31,14 +31,17 @@ impl Run {
     }
 
     fn put(&mut self, actor: &str, kind: &str, name: &str, object: Value) -> Vec<String> {
-        self.change(actor, kind, name, Some(object))
+        self.change(actor, kind, name, object, false)
     }
 
-    fn change(&mut self, actor: &str, kind: &str, name: &str, object: Option<Value>) -> Vec<String> {
-        let before = self.known.put(kind, "", name, object);
-        let after = self.known.get(kind, "", name);
-        let change =
-            Change { at: NOON.parse().unwrap(), actor, kind, namespace: "", name, before: before.as_ref(), after };
+    fn evict(&mut self, actor: &str, name: &str, pod: Value) -> Vec<String> {
+        self.change(actor, "Pod", name, pod, true)
+    }
+
+    fn change(&mut self, actor: &str, kind: &str, name: &str, object: Value, evicted: bool) -> Vec<String> {
+        let before = self.known.put(kind, "", name, Some(object));
+        let (at, after) = (NOON.parse().unwrap(), self.known.get(kind, "", name));
+        let change = Change { at, actor, evicted, kind, namespace: "", name, before: before.as_ref(), after };
         self.checker.see(&self.known, &change);
         self.checker.take_violations()
     }
@@ -113,6 +116,26 @@ fn a_pod_on_a_node_that_its_claim_does_not_hold_is_seen() {
         json!({ "batch.kubernetes.io/job-name": "j", "upgrade.cattle.io/plan": "up", "drover.dev/claim": "c1" });
     let seen = run.put("world", "Pod", "p", json!({ "metadata": { "labels": labels }, "spec": { "nodeName": "n1" } }));
     assert_eq!(seen, ["pod p of claim c1 came to n1, which is under no claim"]);
+}
+
+#[test]
+fn a_drain_that_goes_past_a_budget_or_to_another_node_is_seen() {
+    let mut run = Run::new(&[]);
+    run.put("load", "Node", "n1", node(Some("c1"), true));
+    run.put("load", "Node", "n2", node(None, false));
+    let selector = json!({ "matchLabels": { "app": "web" } });
+    run.put("load", "PodDisruptionBudget", "web", json!({ "spec": { "selector": selector } }));
+    let ending = |app: &str, node: &str| {
+        json!({ "metadata": { "labels": { "app": app }, "deletionTimestamp": NOON }, "spec": { "nodeName": node } })
+    };
+    assert_eq!(run.evict("n1/drain", "p1", ending("web", "n1")), [""; 0]);
+    assert_eq!(run.put("n1/drain", "Pod", "p2", ending("other", "n1")), [""; 0]);
+    let seen = run.put("n1/drain", "Pod", "p3", ending("web", "n1"));
+    assert_eq!(seen, ["the drain of n1 deleted p3 past its budget"]);
+    let seen = run.evict("n1/drain", "p4", ending("web", "n2"));
+    assert_eq!(seen[0], "the drain of n1 took p4 away from n2");
+    let seen = run.evict("n2/drain", "p5", ending("web", "n2"));
+    assert_eq!(seen, ["n2 was drained under no claim"]);
 }
 
 #[test]

@@ -20,6 +20,10 @@ impl Checker {
         if change.before.is_none_or(|before| node_of(before).is_none()) {
             self.check_bound(known, change, pod, job, node);
         }
+        let running = |pod: &Value| pod["status"]["phase"] == "Running";
+        if running(pod) && !change.before.is_some_and(running) && !self.is_strangers(pod) {
+            self.check_emptied(known, pod, node);
+        }
         let succeeded = |pod: &Value| pod["status"]["phase"] == "Succeeded";
         if succeeded(pod) && !change.before.is_some_and(succeeded) {
             self.count_upgrade(pod, node);

@@ -85,6 +85,10 @@ sabotages! {
     AffinityWithoutClaim,
     /// A Job may run on any node.
     AffinityForgotten,
+    /// A node is upgraded while its pods are still there.
+    DrainForgotten,
+    /// A drain does not ask budgets.
+    DrainPastBudgets,
     /// Two Jobs are made for one node.
     JobMadeTwice,
     /// The window counts as open.

@@ -76,6 +76,19 @@ pub(super) fn rewrite(sabotage: Sabotage, purpose: &str, asked: &mut Asked, serv
             asked.body["spec"]["template"]["spec"]["affinity"] = Value::Null;
             Verdict::Changed
         }
+        (Sabotage::DrainForgotten, "CreateJob") => {
+            if let Some(containers) = init_containers(&mut asked.body) {
+                containers.retain(|container| container["name"] != "drain");
+            }
+            Verdict::Changed
+        }
+        (Sabotage::DrainPastBudgets, "CreateJob") => {
+            let containers = init_containers(&mut asked.body).into_iter().flatten();
+            for drain in containers.filter(|container| container["name"] == "drain") {
+                drain["args"].as_array_mut().into_iter().for_each(|args| args.push(json!("--disable-eviction=true")));
+            }
+            Verdict::Changed
+        }
         (Sabotage::JobMadeTwice, "CreateJob") => {
             let mut copy = asked.body.clone();
             let name = copy["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -132,6 +145,10 @@ fn without_guard(asked: &mut Asked) -> Verdict {
 
 fn affinity(job: &mut Value) -> &mut Value {
     &mut job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+}
+
+fn init_containers(job: &mut Value) -> Option<&mut Vec<Value>> {
+    job["spec"]["template"]["spec"]["initContainers"].as_array_mut()
 }
 
 fn change_claims(asked: &mut Asked, change: impl Fn(&mut Value)) -> Verdict {

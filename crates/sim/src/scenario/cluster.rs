@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Machine, NAMESPACE, Scenario, Workload};
 use crate::known::Known;
+use crate::programs;
 
 /// Making them takes longer than a good part of a run.
 static DEFINITIONS: OnceLock<Vec<Value>> = OnceLock::new();
@@ -66,13 +67,27 @@ impl Scenario {
         })
     }
 
-    /// Machines without heartbeats: in a simulation each would be an event that changes nothing.
+    /// Machines without heartbeats: in a simulation each would be an event that changes nothing. Where Plans drain,
+    /// [`programs::run`] has to run beside it.
     pub fn world(&self) -> WorldOptions {
         let mut options = WorldOptions::default();
+        if self.drains() {
+            options.kubelet.run_elsewhere = programs::run_elsewhere();
+        }
         options.kubelet.lease_period = None;
         options.kubelet.job_duration = Duration::from_secs(self.job_seconds);
         options.kubelet.reboot = (self.reboot_seconds > 0).then(|| Duration::from_secs(self.reboot_seconds));
         options
+    }
+
+    /// Whether a Plan drains its nodes, from the start or after somebody has changed it.
+    pub fn drains(&self) -> bool {
+        let mentions = |value: &Value| value.to_string().contains("\"drain\":");
+        self.plans.iter().any(|plan| mentions(&plan.spec)) || self.faults.iter().any(|fault| mentions(&json!(fault)))
+    }
+
+    pub fn names_secrets(&self) -> bool {
+        self.plans.iter().any(|plan| plan.spec["secrets"].is_array())
     }
 
     /// What is still wrong on the embedded cluster, if nobody but the scenario has cordoned anything.
@@ -90,7 +105,7 @@ impl Workload {
     fn objects(&self) -> Vec<Value> {
         let labels = json!({ "app": self.name });
         let template = json!({
-            "metadata": { "labels": labels },
+            "metadata": { "labels": labels, "annotations": self.annotations },
             "spec": { "containers": [{ "name": "main", "image": "registry.k8s.io/pause" }] },
         });
         let kind = if self.everywhere { "DaemonSet" } else { "Deployment" };

@@ -98,10 +98,26 @@ pub struct Workload {
     /// One pod on every node instead of `replicas`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub everywhere: bool,
+    /// Of its pods; those that tell containers what to do are in corral.md.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
 }
 
 fn one() -> usize {
     1
+}
+
+impl Workload {
+    /// One pod, without a budget.
+    pub fn new(name: &str) -> Self {
+        Workload {
+            name: name.to_owned(),
+            replicas: one(),
+            min_available: None,
+            everywhere: false,
+            annotations: BTreeMap::new(),
+        }
+    }
 }
 
 /// A Plan, as far as it differs from the one that follows from the scenario.

@@ -77,6 +77,17 @@ fn a_claim_is_held_for_the_delay_after_its_job_and_the_node_is_in_service_meanwh
 }
 
 #[test]
+fn the_delay_after_a_job_that_ended_ahead_of_this_clock_begins_now() {
+    let ended = three_nodes().spec("postCompleteDelay", json!("10m")).taken("n1").job("n1", "Complete");
+    let early = at("2026-01-01T11:00:00Z");
+    let soaking = ended.clone().after(&ended.decide_at(early));
+
+    assert_eq!(acts(&soaking.decide_at(early)), []);
+    assert_eq!(soaking.decide_at(early).look_again, Some(at("2026-01-01T11:10:00Z")));
+    assert_eq!(purposes(&soaking.decide_at(at("2026-01-01T11:10:00Z")))[0], Purpose::ReleaseNode);
+}
+
+#[test]
 fn a_paused_plan_starts_no_node_and_finishes_what_it_has_begun() {
     let paused = three_nodes().annotated("drover.dev/paused", "true");
     assert_eq!(acts(&paused.decide()), []);

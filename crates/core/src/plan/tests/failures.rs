@@ -227,3 +227,25 @@ fn marks_of_a_node_that_was_set_aside_go_with_its_plan() {
     assert_eq!(writes.len(), 1);
     assert_eq!(writes[0].purpose, Purpose::UndoMarks);
 }
+
+#[test]
+fn a_failure_that_was_counted_by_a_clock_that_ran_ahead_is_tried_again_after_a_pause_by_this_one() {
+    let (cluster, early) = (failed(2), at("2026-01-01T11:00:00Z"));
+    let decision = cluster.decide_at(early);
+    assert_eq!(acts(&decision), [(Purpose::NoteFailure, "n1".to_owned())]);
+
+    let cluster = cluster.clone().after(&decision);
+    assert_eq!(mark(&cluster, "n1")["failed"]["attempts"], 2);
+    let waiting = cluster.decide_at(early);
+    assert_eq!(acts(&waiting), []);
+    assert_eq!(waiting.look_again, Some(at("2026-01-01T11:02:00Z")));
+    assert_eq!(purposes(&cluster.decide_at(at("2026-01-01T11:02:00Z"))), [Purpose::DeleteJob]);
+}
+
+#[test]
+fn a_failure_is_not_counted_as_of_a_moment_that_lies_ahead() {
+    let early = at("2026-01-01T11:00:00Z");
+    let cluster = three_nodes().taken("n1").job("n1", "Failed");
+    let cluster = cluster.clone().after(&cluster.decide_at(early));
+    assert_eq!(mark(&cluster, "n1")["failed"]["at"], "2026-01-01T11:00:00Z");
+}
