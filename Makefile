@@ -47,6 +47,9 @@ diff-fuzz: ## Generate requests, play them to both sides: make diff-fuzz SEED=7 
 sim: ## Every scenario: every fault at every write, two crashes, random schedules
 	cargo run --release --locked --quiet --bin drover -- simulate
 
+mutants: ## Change core in small ways and look whether its tests notice (needs cargo-mutants); SHARD=0/8 for an eighth
+	cargo mutants --package drover-core --baseline skip --timeout 120 --shard $(or $(SHARD),0/1)
+
 bench: ## Measure the embedded API server, the simulated world and the operator
 	cargo bench --locked -p drover-corral --bench corral --bench world
 	cargo bench --locked -p drover --bench operator

@@ -77,7 +77,10 @@ fn a_scenario_that_does_not_go_as_it_says_ends_with_an_error_and_says_what_is_no
     let output = demo(&["--exit", "-o", "json", "--scenario", file.to_str().unwrap()]);
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("the scenario wrong did not go as it must: no ConfigMap/default/proof is as expected"), "{error}");
+    assert!(
+        error.contains("the scenario wrong did not go as it must: no ConfigMap/default/proof is as expected"),
+        "{error}"
+    );
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(summary["unmet"][0], "no ConfigMap/default/proof is as expected", "{summary:#}");
 }

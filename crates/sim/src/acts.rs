@@ -257,7 +257,8 @@ impl User {
             user.clock.sleep(AWHILE).await;
             for mut node in lost {
                 (node.metadata.uid, node.metadata.resource_version, node.spec) = (None, None, None);
-                let is_ours = |key: &String| key.starts_with("plan.upgrade.cattle.io/") || key.starts_with("drover.dev/");
+                let is_ours =
+                    |key: &String| key.starts_with("plan.upgrade.cattle.io/") || key.starts_with("drover.dev/");
                 node.labels_mut().retain(|key, _| !is_ours(key));
                 node.annotations_mut().retain(|key, _| !is_ours(key));
                 // Somebody may have made it meanwhile.

@@ -324,8 +324,12 @@ impl std::fmt::Display for Fault {
             Fault::Replaced => "the operator is told to end after it, and another one starts",
             Fault::ClockAhead => "the operator dies, and its successor's clock is an hour ahead",
             Fault::ClockBehind => "the operator dies, and its successor's clock is an hour behind",
-            Fault::ClockSetAhead => "the operator dies, and its successor's clock is set an hour ahead ten seconds later",
-            Fault::ClockSetBack => "the operator dies, and its successor's clock is set back by an hour ten seconds later",
+            Fault::ClockSetAhead => {
+                "the operator dies, and its successor's clock is set an hour ahead ten seconds later"
+            }
+            Fault::ClockSetBack => {
+                "the operator dies, and its successor's clock is set back by an hour ten seconds later"
+            }
             Fault::SecondLeader => "a second operator leads at the same time, from here on",
             Fault::ServerAway => "the server goes away for a minute instead of taking it",
             Fault::Forbidden => "for a minute the operators have no right to it, nor to others of its kind",

@@ -63,13 +63,24 @@ impl Story {
         self.entries.push(Entry::Said { at, who: "VIOLATION", what });
     }
 
-    /// One line an event, with times since `started`.
+    /// One line an event, with times since `started`. That a leader still leads is no event.
     pub fn lines(&self, started: Timestamp) -> Vec<String> {
-        self.entries.iter().map(|entry| entry.line(started)).collect()
+        self.entries.iter().filter(|entry| !entry.renews_a_lease()).map(|entry| entry.line(started)).collect()
     }
 }
 
 impl Entry {
+    fn renews_a_lease(&self) -> bool {
+        let Entry::Commit(commit) = self else { return false };
+        let holder = |bytes: &Option<Bytes>| {
+            let lease: Value = serde_json::from_slice(bytes.as_ref()?).ok()?;
+            Some(lease["spec"]["holderIdentity"].clone())
+        };
+        commit.object.starts_with("Lease ")
+            && commit.before.is_some()
+            && holder(&commit.before) == holder(&commit.after)
+    }
+
     fn line(&self, started: Timestamp) -> String {
         let seconds = |at: Timestamp| between(started, at).as_secs_f64();
         match self {

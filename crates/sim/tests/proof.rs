@@ -1,12 +1,17 @@
-//! The proof in small: one Plan, three nodes, every fault at every write.
+//! The proof in small: a crash at every write, and several faults in one run.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test whose ground is missing has failed")]
 
 use drover_sim::campaign::Part;
 use drover_sim::{Campaign, CampaignReport, Fault, Scenario, Schedule, Terms, run};
 
+fn built_in(name: &str) -> Scenario {
+    let mut all = drover_sim::scenario::built_in().unwrap().into_iter();
+    all.find(|scenario| scenario.name == name).unwrap()
+}
+
 /// One node was cordoned before, and nodes reboot: both must be respected under every fault.
 fn scenario() -> Scenario {
-    Scenario { cordoned: ["node-2".to_owned()].into(), reboot_seconds: 3, ..Scenario::default() }
+    built_in("with-reboot")
 }
 
 fn assert_no_failures(report: &CampaignReport) {
@@ -29,41 +34,22 @@ fn without_faults_the_upgrade_ends_and_nothing_is_left_behind() {
     assert!(outcome.virtual_seconds < 120.0);
 }
 
+/// The part of the campaigns that is run each time; `make sim` runs the whole.
 #[test]
-#[ignore = "takes minutes; make sim runs it with all other scenarios"]
-fn every_fault_at_every_write_costs_time_and_nothing_else() {
-    let parts = [Part::Crashes, Part::Pairs, Part::Landings];
-    let report = Campaign::new(scenario(), 1).run(&parts, &|_, _| ()).unwrap();
-
-    assert_no_failures(&report);
-    let faults = Fault::at_every_write(&scenario()).len();
-    let late_landings = report.writes * (report.writes + 1) / 2;
-    assert_eq!(report.schedules, 1 + report.writes * faults + late_landings);
-    println!(
-        "{} schedules over {} writes, {} distinct states",
-        report.schedules, report.writes, report.distinct_states
-    );
-}
-
-#[test]
-#[ignore = "takes minutes; make sim runs it with all other scenarios"]
-fn a_crash_at_any_write_of_any_scenario_costs_time_and_nothing_else() {
-    for scenario in drover_sim::scenario::built_in().unwrap() {
-        assert_no_failures(&Campaign::new(scenario, 1).run(&[Part::Crashes], &|_, _| ()).unwrap());
+fn a_crash_at_any_write_costs_time_and_nothing_else() {
+    for name in ["with-reboot", "drain", "overlapping-plans"] {
+        let scenario = built_in(name);
+        let report = Campaign::new(scenario, 1).run(&[Part::Crashes], &|_, _| ()).unwrap();
+        assert_no_failures(&report);
+        assert_eq!(report.schedules, 1 + 2 * report.writes, "{name}: one without faults, two at each write");
     }
 }
 
 #[test]
-#[ignore = "takes minutes; make sim runs it with all other scenarios"]
 fn several_faults_in_one_run_are_survived_too() {
-    let scenario = Scenario { nodes: 4, concurrency: 2, ..scenario() };
-    assert_no_failures(&Campaign::new(scenario, 7).run(&[Part::Random(300)], &|_, _| ()).unwrap());
-}
-
-/// The part of the campaigns that is run each time.
-#[test]
-fn a_crash_at_any_write_costs_time_and_nothing_else() {
-    assert_no_failures(&Campaign::new(scenario(), 1).run(&[Part::Crashes], &|_, _| ()).unwrap());
+    for name in ["three-nodes", "budget-forbids", "servers-and-agents"] {
+        assert_no_failures(&Campaign::new(built_in(name), 7).run(&[Part::Random(50)], &|_, _| ()).unwrap());
+    }
 }
 
 #[test]

@@ -67,8 +67,10 @@ fn every_fault_is_explained() {
     }
     assert!(names.len() > 40, "{names:?}");
     let guide = std::fs::read_to_string(folder().join("../docs/scenarios.md")).unwrap();
-    let untold: Vec<&String> =
-        names.iter().filter(|name| !guide.contains(&format!("`{name}`")) && !guide.contains(&format!("`{name}: "))).collect();
+    let untold: Vec<&String> = names
+        .iter()
+        .filter(|name| !guide.contains(&format!("`{name}`")) && !guide.contains(&format!("`{name}: ")))
+        .collect();
     assert!(untold.is_empty(), "docs/scenarios.md does not say what {untold:?} does");
 }
 

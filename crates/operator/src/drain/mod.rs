@@ -187,12 +187,14 @@ impl Drain<'_> {
                 Verdict::Going => {}
             }
             let acted = !decision.removals.is_empty();
+            let tell_at = self.publication.due(&decision.waits, self.clock.now());
             self.remove(decision.removals).await?;
             if self.order.dry_run {
                 return Ok(());
             }
             // What was just refused has its own moment to be tried again: the next decision knows it.
-            let until = if acted { Some(self.clock.now()) } else { decision.look_again };
+            let moments = [decision.look_again, tell_at].into_iter().flatten();
+            let until = if acted { Some(self.clock.now()) } else { moments.min() };
             self.look.until_a_change(until.map(|moment| moment.max(later(self.clock.now(), COALESCE)))).await;
         }
     }

@@ -35,6 +35,12 @@ impl Publication {
         Publication { api, place, node: Subject::node(node), told: Vec::new() }
     }
 
+    /// When the next of these waits will have lasted long enough to be told.
+    pub fn due(&self, waits: &[Wait], now: Timestamp) -> Option<Timestamp> {
+        let moments = waits.iter().filter_map(|wait| wait.since.checked_add(WORTH_TELLING).ok());
+        moments.filter(|moment| self.pod.is_some() && *moment > now).min()
+    }
+
     /// Tells what has held the drain up for a while, if that is news. A drain goes on whether or not it can tell.
     pub async fn publish(&mut self, waits: &[Wait], now: Timestamp) {
         let lasts = |wait: &&Wait| now.duration_since(wait.since) >= WORTH_TELLING;

@@ -125,9 +125,7 @@ fn a_drain_that_goes_past_a_budget_or_to_another_node_is_seen() {
     run.put("load", "Node", "n2", node(None, false));
     let selector = json!({ "matchLabels": { "app": "web" } });
     run.put("load", "PodDisruptionBudget", "web", json!({ "spec": { "selector": selector } }));
-    let ending = |app: &str, node: &str| {
-        json!({ "metadata": { "labels": { "app": app }, "deletionTimestamp": NOON }, "spec": { "nodeName": node } })
-    };
+    let ending = |app: &str, node: &str| json!({ "metadata": { "labels": { "app": app }, "deletionTimestamp": NOON }, "spec": { "nodeName": node } });
     assert_eq!(run.evict("n1/drain", "p1", ending("web", "n1")), [""; 0]);
     assert_eq!(run.put("n1/drain", "Pod", "p2", ending("other", "n1")), [""; 0]);
     let seen = run.put("n1/drain", "Pod", "p3", ending("web", "n1"));
