@@ -35,7 +35,7 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 pub enum Part {
     /// The operator dies before and after every write.
     Crashes,
-    /// Every other fault at every write.
+    /// Every other fault at every write that meets another state, or has another purpose, than those before it.
     Pairs,
     /// A dead leader's write at every later moment.
     Landings,
@@ -48,7 +48,19 @@ pub enum Part {
 /// The run without faults, that all others are measured by.
 struct Calm {
     writes: usize,
+    /// The writes that meet the store in another state, or have another purpose, than all before them: not the renewals of
+    /// a Lease while nothing happens.
+    telling: Vec<usize>,
     time: Duration,
+}
+
+impl Calm {
+    fn of(outcome: &Outcome) -> Self {
+        let mut met = BTreeSet::new();
+        let meetings = outcome.at_writes.iter().take(outcome.writes).enumerate();
+        let telling = meetings.filter(|(_, meeting)| met.insert(*meeting)).map(|(index, _)| index + 1).collect();
+        Calm { writes: outcome.writes, telling, time: Duration::from_secs_f64(outcome.virtual_seconds) }
+    }
 }
 
 impl Campaign {
@@ -61,7 +73,7 @@ impl Campaign {
         let mut report = CampaignReport::of(&self.scenario.name);
         let outcome = run(&self.scenario, &self.terms(Schedule::default(), None))?;
         report.writes = outcome.writes;
-        let calm = Calm { writes: outcome.writes, time: Duration::from_secs_f64(outcome.virtual_seconds) };
+        let calm = Calm::of(&outcome);
         report.count(&self.scenario, &Schedule::default(), outcome);
         let mut singles = Vec::new();
         for part in parts {
@@ -69,11 +81,11 @@ impl Campaign {
                 break;
             }
             let schedules = match part {
-                Part::Crashes => self.at_writes(&calm, &[Fault::CrashBefore, Fault::CrashAfter]),
+                Part::Crashes => self.at_writes(1..=calm.writes, &[Fault::CrashBefore, Fault::CrashAfter]),
                 Part::Pairs => {
                     let mut faults = Fault::at_every_write(&self.scenario);
                     faults.retain(|fault| !matches!(fault, Fault::CrashBefore | Fault::CrashAfter));
-                    self.at_writes(&calm, &faults)
+                    self.at_writes(calm.telling.iter().copied(), &faults)
                 }
                 Part::Landings => self.landings(&calm),
                 Part::DoubleCrashes => self.double_crashes(&calm, &singles),
@@ -97,19 +109,15 @@ impl Campaign {
         Terms { schedule, seed: self.seed, calm: calm.map(|calm| calm.time), sabotage: self.sabotage }
     }
 
-    /// The writes at which faults are tried.
-    fn tried(&self, calm: &Calm) -> impl Iterator<Item = usize> + use<> {
-        (1..=calm.writes).step_by(self.scenario.sampled.unwrap_or(1))
-    }
-
-    fn at_writes(&self, calm: &Calm, faults: &[Fault]) -> Vec<Schedule> {
+    /// Each fault at each of these writes, or at every n-th of them.
+    fn at_writes(&self, writes: impl Iterator<Item = usize>, faults: &[Fault]) -> Vec<Schedule> {
         let at = |write| faults.iter().map(move |fault| Schedule::one(write, fault.clone()));
-        self.tried(calm).flat_map(at).collect()
+        writes.step_by(self.scenario.sampled.unwrap_or(1)).flat_map(at).collect()
     }
 
     fn landings(&self, calm: &Calm) -> Vec<Schedule> {
         let at = |write| (1..=calm.writes - write + 1).map(move |after| Schedule::one(write, Fault::LandsAfter(after)));
-        self.tried(calm).flat_map(at).collect()
+        calm.telling.iter().copied().step_by(self.scenario.sampled.unwrap_or(1)).flat_map(at).collect()
     }
 
     /// A second crash at each write after the first. If it meets a state and a purpose in which a crash was tried

@@ -38,7 +38,8 @@ impl Publication {
     /// When the next of these waits will have lasted long enough to be told.
     pub fn due(&self, waits: &[Wait], now: Timestamp) -> Option<Timestamp> {
         let moments = waits.iter().filter_map(|wait| wait.since.checked_add(WORTH_TELLING).ok());
-        moments.filter(|moment| self.pod.is_some() && *moment > now).min()
+        let is_heard = !matches!(self.place, Place::Nowhere);
+        moments.filter(|moment| is_heard && *moment > now).min()
     }
 
     /// Tells what has held the drain up for a while, if that is news. A drain goes on whether or not it can tell.

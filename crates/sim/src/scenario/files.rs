@@ -59,6 +59,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "bad-plans",
     "failing-job",
     "hanging-job",
+    "stalled-node",
     "goes-on-without",
     "too-many-failed",
     "old-version",
