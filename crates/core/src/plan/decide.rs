@@ -160,7 +160,7 @@ pub(super) fn read_wish(view: &View<'_>, now: Timestamp) -> Wish {
     let secret = |name: &str| view.secrets.get(name).and_then(|secret| secret.digest.clone());
     match latest_hash(wish.version.as_deref().unwrap_or_default(), spec, &plan.raw, secret) {
         Ok(hash) => {
-            let template = wish.version.as_ref().map(|version| template(&plan.meta, spec, version));
+            let template = wish.version.as_ref().map(|version| template(spec, version));
             Wish { hash: wish.version.is_ok().then_some(hash), template: template.unwrap_or_default(), ..wish }
         }
         Err(missing) => {

@@ -127,9 +127,9 @@ pub fn job(order: &JobOrder<'_>) -> Job {
     }
 }
 
-/// A digest of all that shapes the pods of a Plan's Jobs, but not what the operator decides for all of them: with another
-/// release of Drover no Job is interrupted.
-pub fn template(plan: &Meta, spec: &PlanSpec, version: &str) -> String {
+/// A digest of all that a Plan says of what its Jobs do. A Job at work is not interrupted by another release of Drover, nor by
+/// somebody who labels or annotates the Plan.
+pub fn template(spec: &PlanSpec, version: &str) -> String {
     let shaping = PlanSpec {
         version: version.to_owned(),
         channel: String::new(),
@@ -141,9 +141,7 @@ pub fn template(plan: &Meta, spec: &PlanSpec, version: &str) -> String {
         post_complete_labels: BTreeMap::new(),
         ..spec.clone()
     };
-    let labels: BTreeMap<_, _> = labels::users_own(&plan.labels, &[plan_labels::CATTLE_KEYS]).collect();
-    let annotations = labels::annotations_of_pods(plan);
-    let digest = Sha256::digest(go_text(&json!([shaping, labels, annotations])));
+    let digest = Sha256::digest(go_text(&json!(shaping)));
     hex(&digest)[..12].to_owned()
 }
 

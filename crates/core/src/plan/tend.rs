@@ -80,6 +80,9 @@ fn not_taken_yet(look: &Look<'_>, node: &NodeSeen, claim: &Claim, steps: &mut St
             return Fate::Over;
         }
         steps.waits.push(claimed_by_another(node, look.now));
+    } else if let Some(mark) = node.mark.as_ref().filter(|_| !wanted && look.selection.is_updated(node)) {
+        // Somebody has taken the label off and given the node its result: what is left of the marks goes.
+        return give_back(node, mark, steps);
     } else if !wanted && look.selection.is_updated(node) || is_set_aside_since(look, node, claim) {
         // Released by us or by a leader before us: the result came with the release.
         return Fate::Over;

@@ -321,7 +321,7 @@ fn on_windows_all_containers_run_on_the_host_as_its_system() {
 fn what_shapes_the_pods_of_a_plan_and_nothing_else_is_in_its_template() {
     let of = |spec: Value| {
         let order = ordered(spec);
-        template(&order.plan, &order.spec, "1.0")
+        template(&order.spec, "1.0")
     };
     let plain = of(json!({}));
 
@@ -342,7 +342,7 @@ fn what_shapes_the_pods_of_a_plan_and_nothing_else_is_in_its_template() {
         assert_eq!(of(same.clone()), plain, "{same}");
     }
     let order = ordered(json!({}));
-    assert_ne!(template(&order.plan, &order.spec, "2.0"), plain);
+    assert_ne!(template(&order.spec, "2.0"), plain);
 }
 
 #[test]

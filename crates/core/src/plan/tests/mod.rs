@@ -224,9 +224,7 @@ impl Cluster {
     /// What the Plan asks for now.
     fn template(&self, version: &str) -> String {
         match Seen::decode(Kind::Plan, self.plan.to_string().as_bytes()).unwrap().unwrap() {
-            Seen::Plan(plan) => {
-                plan.spec.map(|spec| super::job::template(&plan.meta, &spec, version)).unwrap_or_default()
-            }
+            Seen::Plan(plan) => plan.spec.map(|spec| super::job::template(&spec, version)).unwrap_or_default(),
             _ => unreachable!(),
         }
     }

@@ -362,3 +362,20 @@ fn marks_of_a_deleted_plan_are_undone_once_its_job_is_gone() {
     let Act::Patch(patch) = &writes[0].act else { panic!() };
     assert!(patch["spec"].as_object().unwrap().contains_key("unschedulable"));
 }
+
+#[test]
+fn somebody_who_annotates_the_plan_interrupts_no_job() {
+    let running = three_nodes().taken("n1").job("n1", "").published();
+    assert_eq!(acts(&running.annotated("example.com/touched", "yes").decide()), []);
+}
+
+#[test]
+fn a_mark_without_its_label_goes_when_the_node_has_its_result() {
+    let mut cluster = three_nodes().taken("n1").updated("n1");
+    cluster.nodes.get_mut("n1").unwrap()["metadata"]["labels"].as_object_mut().unwrap().remove("drover.dev/claim");
+    let decision = cluster.decide();
+    assert_eq!(purposes(&decision)[0], Purpose::ReleaseNode);
+    let after = cluster.after(&decision);
+    assert_eq!(after.nodes["n1"]["metadata"]["annotations"].get("drover.dev/claim"), None);
+    assert_eq!(after.nodes["n1"]["spec"].get("unschedulable"), None);
+}
