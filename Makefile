@@ -30,9 +30,8 @@ test: ## Everything that needs no other server
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked
 
-test-real: ## The whole simulation; then a real control plane and real nodes (as root), and the rest against them
+test-real: ## Build and start a real control plane and real nodes (as root), and run the rest against them
 	@./scripts/need cargo cc go real-nodes
-	cargo run --locked --quiet --bin drover -- simulate
 	cargo run --locked --quiet --bin drover-lab -- build
 	cargo test --workspace --locked --tests -- --ignored --test-threads=1
 
