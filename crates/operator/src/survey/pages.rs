@@ -15,8 +15,9 @@ const MOST_PAGES: usize = 400;
 struct Page<'a> {
     #[serde(default)]
     metadata: PageMeta,
+    /// Of an empty list of metadata, the original says that its items are null.
     #[serde(borrow, default)]
-    items: Vec<&'a RawValue>,
+    items: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -48,7 +49,7 @@ async fn all(api: &Api, path: &str, query: &str, whole: Whole, mut take: impl Fn
         let next = if token.is_empty() { String::new() } else { format!("&continue={}", escaped(&token)) };
         let page = read_page(api, &format!("{path}?limit={PAGE}{query}{next}"), whole).await?;
         let page: Page<'_> = serde_json::from_slice(&page).map_err(|error| ApiError::Unreadable(error.to_string()))?;
-        page.items.iter().for_each(|item| take(item.get()));
+        page.items.iter().flatten().for_each(|item| take(item.get()));
         token = page.metadata.token;
         if token.is_empty() {
             return Ok(());
@@ -69,5 +70,18 @@ async fn read_page(api: &Api, path: &str, whole: Whole) -> Result<Bytes, ApiErro
         Err(ApiError::Unreachable(_)) => ask().await,
         Err(error) if matches!(error.code(), Some(429 | 500 | 503 | 504)) => ask().await,
         answer => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_without_items_is_empty_however_it_says_so() {
+        for text in [r#"{"items":null}"#, r#"{"items":[]}"#, r#"{"metadata":{}}"#] {
+            let page: Page<'_> = serde_json::from_str(text).unwrap();
+            assert_eq!(page.items.iter().flatten().count(), 0, "{text}");
+        }
     }
 }
