@@ -19,7 +19,8 @@ fn random_schedules_are_counted_beside_the_run_without_faults() {
     assert_eq!((report["scenario"].as_str(), report["schedules"].as_u64()), (Some("three-nodes"), Some(4)));
     assert_eq!(report["failures"], serde_json::json!([]));
     assert!(report["distinctStates"].as_u64().unwrap() > 50, "{report:#}");
-    assert!(report["purposes"]["TakeNode"].as_u64().unwrap() >= 12, "three nodes in four runs: {report:#}");
+    // A fault may take a node away for good.
+    assert!(report["purposes"]["TakeNode"].as_u64().unwrap() >= 8, "most of three nodes in four runs: {report:#}");
     assert!(report["reasons"]["ConcurrencyReached"].is_u64(), "{report:#}");
 }
 

@@ -92,7 +92,7 @@ pub fn overview(cluster: &Cluster) -> Overview {
         },
         plans: cluster.plans().map(|plan| of(cluster, plan)).collect(),
         drains: drains.into_iter().filter(|forecast| forecast.drains != Verdict::Now).collect(),
-        unseen: cluster.unseen.iter().map(ToString::to_string).collect(),
+        unseen: cluster.unseen.iter().filter(|unseen| unseen.may_hide_something()).map(ToString::to_string).collect(),
     }
 }
 

@@ -131,6 +131,13 @@ pub enum Cause {
     NotCollected,
 }
 
+impl Unseen {
+    /// Objects may be there that nobody has seen: not so where their kind is not even known.
+    pub fn may_hide_something(&self) -> bool {
+        self.cause != Cause::NoSuchKind
+    }
+}
+
 impl std::fmt::Display for Unseen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = &self.kind;

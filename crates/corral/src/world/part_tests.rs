@@ -17,7 +17,9 @@ async fn writers(options: WorldOptions) -> BTreeSet<String> {
     let cluster = Cluster::new(options);
     let actors: Arc<Mutex<BTreeSet<String>>> = Arc::default();
     let seen = actors.clone();
-    cluster.observe(move |actor| drop(seen.lock().unwrap().insert(actor.to_owned())));
+    cluster.observe(move |actor| {
+        seen.lock().unwrap().insert(actor.to_owned());
+    });
     for name in ["n1", "n2", "n3"] {
         cluster.create::<Node>(node(name));
     }

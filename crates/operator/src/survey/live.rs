@@ -7,6 +7,7 @@ use drover_core::cluster::{Cause, Cluster, RESOURCES, Resource, Unseen};
 use futures::StreamExt;
 use kube::Client;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -137,14 +138,21 @@ fn version_of<'a>(resource: &'a Resource, served: &BTreeMap<String, BTreeSet<Str
     resource.versions.iter().copied().find(|version| served.contains(*version))
 }
 
-/// Items of a list do not say what they are.
+/// Items of a list of built-in objects do not say what they are; those of custom ones do.
 fn typed(item: &str, api_version: &str, kind: &str) -> String {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Head {
+        #[serde(default)]
+        api_version: Option<IgnoredAny>,
+    }
+    let says = serde_json::from_str::<Head>(item).is_ok_and(|head| head.api_version.is_some());
     match item.trim_start().strip_prefix('{') {
-        Some(rest) => {
+        Some(rest) if !says => {
             let comma = if rest.trim_start().starts_with('}') { "" } else { "," };
             format!("{{\"apiVersion\":{api_version:?},\"kind\":{kind:?}{comma}{rest}")
         }
-        None => item.to_owned(),
+        _ => item.to_owned(),
     }
 }
 
@@ -272,4 +280,17 @@ pub fn document(kind: &str, name: &str, mut fields: Value) -> Arrival {
     fields["kind"] = kind.into();
     fields["metadata"] = serde_json::json!({ "name": name });
     Arrival::Object(fields.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_says_what_it_is_once() {
+        let built_in = typed(r#"{"metadata":{"name":"n1"}}"#, "v1", "Node");
+        assert_eq!(built_in, r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"}}"#);
+        let custom = r#"{"apiVersion":"upgrade.cattle.io/v1","kind":"Plan","metadata":{"name":"up"}}"#;
+        assert_eq!(typed(custom, "upgrade.cattle.io/v1", "Plan"), custom);
+    }
 }
