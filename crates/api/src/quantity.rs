@@ -32,6 +32,17 @@ pub fn is_fraction(text: &str) -> bool {
     Quantity::parse(text).is_ok_and(|quantity| quantity.exponent < 0)
 }
 
+/// How many parts an amount has, of which `scale` make a unit, rounded away from zero; none if it is malformed or too large.
+pub fn count(text: &str, scale: i64) -> Option<i128> {
+    let Quantity { number, exponent, .. } = Quantity::parse(text).ok()?;
+    let scaled = number.checked_mul(i128::from(scale))?;
+    let factor = 10_i128.checked_pow(exponent.unsigned_abs())?;
+    match exponent {
+        0.. => scaled.checked_mul(factor),
+        _ => Some(scaled / factor + (scaled % factor).signum()),
+    }
+}
+
 /// Compares two amounts; none if one is malformed.
 pub fn compare(left: &str, right: &str) -> Option<std::cmp::Ordering> {
     let (left, right) = (Quantity::parse(left).ok()?, Quantity::parse(right).ok()?);
@@ -153,6 +164,28 @@ mod tests {
             ("32Gi", "32Gi"),
         ] {
             assert_eq!(canonical(written).as_deref(), Ok(kept), "{written}");
+        }
+    }
+
+    #[test]
+    fn parts_of_an_amount_are_counted_exactly_in_every_notation() {
+        for (text, scale, parts) in [
+            ("250m", 1000, 250),
+            ("1.5", 1000, 1500),
+            ("8", 1000, 8000),
+            ("1.1", 1000, 1100),
+            ("100u", 1000, 1),
+            ("-100u", 1000, -1),
+            ("2Gi", 1, 2 << 30),
+            ("0.5Gi", 1000, 500 << 30),
+            ("1e3", 1, 1000),
+            ("5k", 1, 5000),
+            ("9007199254740993", 1, 9_007_199_254_740_993),
+        ] {
+            assert_eq!(count(text, scale), Some(parts), "{text}");
+        }
+        for nonsense in ["soon", "", ".", "Gi", "1e99"] {
+            assert_eq!(count(nonsense, 1000), None, "{nonsense}");
         }
     }
 

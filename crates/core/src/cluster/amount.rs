@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use drover_api::quantity;
 use serde::{Deserialize, Deserializer};
 
 /// Amounts by resource, such as `cpu` and `memory`.
 pub type Amounts = BTreeMap<String, Amount>;
 
-/// A quantity in thousandths of its unit, rounded up.
+/// A quantity in thousandths of its unit, rounded away from zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Amount(i128);
 
@@ -20,45 +21,7 @@ impl Amount {
 
     /// None for what is no quantity.
     pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.find(|sign: char| !sign.is_ascii_digit() && !matches!(sign, '.' | '+' | '-'));
-        let (number, suffix) = text.split_at(digits.unwrap_or(text.len()));
-        // The value is `number * numerator / denominator`, in thousandths.
-        let (numerator, denominator): (i128, i128) = match suffix {
-            "n" => (1, 1_000_000),
-            "u" => (1, 1000),
-            "m" => (1, 1),
-            "" => (1000, 1),
-            "k" => (1000_i128.pow(2), 1),
-            "M" => (1000_i128.pow(3), 1),
-            "G" => (1000_i128.pow(4), 1),
-            "T" => (1000_i128.pow(5), 1),
-            "P" => (1000_i128.pow(6), 1),
-            "E" => (1000_i128.pow(7), 1),
-            "Ki" => (1000 << 10, 1),
-            "Mi" => (1000 << 20, 1),
-            "Gi" => (1000 << 30, 1),
-            "Ti" => (1000 << 40, 1),
-            "Pi" => (1000 << 50, 1),
-            "Ei" => (1000 << 60, 1),
-            exponent => match exponent.strip_prefix(['e', 'E'])?.parse::<i32>().ok()? {
-                power @ 0..=15 => (1000 * 10_i128.pow(power.unsigned_abs()), 1),
-                power @ -15..0 => (1000, 10_i128.pow(power.unsigned_abs())),
-                _ => return None,
-            },
-        };
-        let (sign, number) = match number.strip_prefix('-') {
-            Some(number) => (-1, number),
-            None => (1, number.strip_prefix('+').unwrap_or(number)),
-        };
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if whole.is_empty() && fraction.is_empty() || fraction.len() > 9 {
-            return None;
-        }
-        let digits: i128 = format!("{whole}{fraction}").parse().ok()?;
-        let denominator = denominator * 10_i128.pow(u32::try_from(fraction.len()).ok()?);
-        let value = digits.checked_mul(numerator)?;
-        let rounded_up = value / denominator + i128::from(value % denominator != 0);
-        Some(Amount(sign * rounded_up))
+        quantity::count(text, 1000).map(Amount)
     }
 
     /// As a plain number: in units for 1, in thousandths for 1000.

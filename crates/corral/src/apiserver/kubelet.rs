@@ -1,5 +1,6 @@
 //! What a kubelet answers through `nodes/NAME/proxy`, derived from what is stored.
 
+use drover_api::quantity;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -102,18 +103,5 @@ fn has_pressure(node: &Object, kind: &str) -> bool {
 
 /// A quantity in whole units.
 fn amount(text: &str) -> Option<u64> {
-    let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let scale = match unit {
-        "" => 1,
-        "k" => 1_000,
-        "M" => 1_000_000,
-        "G" => 1_000_000_000,
-        "Ki" => 1 << 10,
-        "Mi" => 1 << 20,
-        "Gi" => 1 << 30,
-        "Ti" => 1_u64 << 40,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(scale)
+    quantity::count(text, 1).and_then(|units| u64::try_from(units).ok())
 }

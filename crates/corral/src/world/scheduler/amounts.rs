@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use drover_api::quantity;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -95,34 +96,7 @@ impl Amounts {
 
 /// A quantity such as `250m`, `1.5` or `2Gi`, in units of one over `scale`, rounded up.
 pub fn amount(text: &str, scale: i64) -> Option<i64> {
-    let digits = text.find(|sign: char| !sign.is_ascii_digit() && !matches!(sign, '.' | '+' | '-'));
-    let (number, suffix) = text.split_at(digits.unwrap_or(text.len()));
-    let factor: f64 = match suffix {
-        "" => 1.0,
-        "n" => 1e-9,
-        "u" => 1e-6,
-        "m" => 1e-3,
-        "k" => 1e3,
-        "M" => 1e6,
-        "G" => 1e9,
-        "T" => 1e12,
-        "P" => 1e15,
-        "E" => 1e18,
-        "Ki" => 1024.0,
-        "Mi" => 1024_f64.powi(2),
-        "Gi" => 1024_f64.powi(3),
-        "Ti" => 1024_f64.powi(4),
-        "Pi" => 1024_f64.powi(5),
-        "Ei" => 1024_f64.powi(6),
-        exponent => 10_f64.powi(exponent.strip_prefix(['e', 'E'])?.parse().ok()?),
-    };
-    // A whole number of a plain unit stays exact, however large.
-    if let (Ok(whole), 1.0) = (number.parse::<i64>(), factor) {
-        return whole.checked_mul(scale);
-    }
-    let exact = number.parse::<f64>().ok()? * factor * scale as f64;
-    // Thousandths are not exact in binary: what is a whole number but for that must not be rounded up.
-    Some((exact - 1e-6 * exact.abs().min(1.0)).ceil() as i64)
+    quantity::count(text, scale).and_then(|parts| i64::try_from(parts).ok())
 }
 
 #[cfg(test)]
