@@ -11,7 +11,6 @@ mod gate;
 pub mod invariants;
 pub mod known;
 pub mod live;
-pub mod objects;
 mod original;
 pub mod programs;
 mod record;

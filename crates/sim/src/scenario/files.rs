@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use drover_operator::objects;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Scenario;
-use crate::objects;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
@@ -89,8 +89,8 @@ impl Scenario {
         let mut document: Value =
             serde_saphyr::from_str(text).map_err(|error| invalid(error.without_snippet().to_string()))?;
         if let Some(path) = document["manifests"].as_str() {
-            let list = objects::read_all(&[folder.join(path)]).map_err(|error| invalid(error.to_string()))?;
-            document["manifests"] = list["items"].clone();
+            let objects = objects::read_all(&[folder.join(path)]).map_err(|error| invalid(error.to_string()))?;
+            document["manifests"] = serde_json::to_value(objects).map_err(|error| invalid(error.to_string()))?;
         }
         let document = if document.is_null() { serde_json::json!({}) } else { document };
         let scenario: Scenario = serde_json::from_value(document).map_err(|error| invalid(error.to_string()))?;
