@@ -180,8 +180,17 @@ impl Cluster {
     /// Takes one object of any kind, as JSON with `apiVersion` and `kind`. Kinds that nobody asks for are left out; an
     /// object that cannot be read counts as unseen.
     pub fn take(&mut self, json: &[u8]) {
+        self.take_item("", "", json);
+    }
+
+    /// Takes an item of a list. Those of built-in kinds do not say what they are: then they are what their list is of.
+    pub fn take_item(&mut self, api_version: &str, kind: &str, json: &[u8]) {
         match serde_json::from_slice::<Head>(json) {
-            Ok(head) => {
+            Ok(mut head) => {
+                if head.kind.is_empty() {
+                    head.api_version = api_version.to_owned();
+                    head.kind = kind.to_owned();
+                }
                 self.old_versions.extend(OldVersion::of(
                     &head.kind,
                     &head.metadata.namespace,

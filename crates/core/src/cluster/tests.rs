@@ -26,6 +26,18 @@ fn objects_go_to_the_shelf_of_their_kind() {
 }
 
 #[test]
+fn an_item_is_what_its_list_is_of_unless_it_says_so_itself() {
+    let mut cluster = cluster(&[]);
+    cluster.take_item("v1", "Node", br#"{"metadata":{"name":"n1"}}"#);
+    let plan = br#"{"apiVersion":"upgrade.cattle.io/v1","kind":"Plan","metadata":{"name":"up","namespace":"ns"}}"#;
+    cluster.take_item("upgrade.cattle.io/v1", "Plan", plan);
+
+    assert!(cluster.nodes.named("n1").is_some());
+    assert!(cluster.plan("ns", "up").is_some());
+    assert_eq!(cluster.unseen, []);
+}
+
+#[test]
 fn an_object_that_cannot_be_read_counts_as_unseen() {
     let cluster = cluster(&[
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "shop"}, "spec": {"containers": 3}}),

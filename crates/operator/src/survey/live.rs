@@ -1,13 +1,13 @@
 //! A live cluster: the lists of every kind that is served, and the looks beyond objects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use drover_clock::Clock;
 use drover_core::cluster::{Cause, Cluster, RESOURCES, Resource, Unseen};
 use futures::StreamExt;
 use kube::Client;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -20,6 +20,12 @@ const AT_ONCE: usize = 8;
 /// What comes in: decoded where it arrives, so that the text of a large list is gone before the next page.
 pub enum Arrival {
     Object(String),
+    /// One of a list, which says of what it is.
+    Item {
+        api_version: Arc<str>,
+        kind: &'static str,
+        text: String,
+    },
     SecretMetadata(String),
     Unseen(Unseen),
 }
@@ -67,6 +73,7 @@ async fn fill<F: Future<Output = ()>>(cluster: &mut Cluster, readers: impl FnOnc
         while let Some(arrival) = arrivals.recv().await {
             match arrival {
                 Arrival::Object(text) => cluster.take(text.as_bytes()),
+                Arrival::Item { api_version, kind, text } => cluster.take_item(&api_version, kind, text.as_bytes()),
                 Arrival::SecretMetadata(text) => cluster.take_secret_metadata(text.as_bytes()),
                 Arrival::Unseen(unseen) => cluster.unseen.push(unseen),
             }
@@ -110,16 +117,17 @@ async fn list(api: &Api, resource: &Resource, served: &BTreeMap<String, BTreeSet
         "" => format!("/api/{version}/{place}"),
         group => format!("/apis/{group}/{version}/{place}"),
     };
-    let api_version = match resource.group {
-        "" => version.to_owned(),
-        group => format!("{group}/{version}"),
+    let api_version: Arc<str> = match resource.group {
+        "" => version.into(),
+        group => format!("{group}/{version}").into(),
     };
     let answer = match resource.kind {
         // What is in Secrets is nobody's business here; most checks only ask whether they are there.
         "Secret" => metadata_of_secrets(api, &path, &desk).await,
         _ => {
             let take = |item: &str| {
-                let _ = desk.send(Arrival::Object(typed(item, &api_version, resource.bare_kind())));
+                let (api_version, kind, text) = (api_version.clone(), resource.bare_kind(), item.to_owned());
+                let _ = desk.send(Arrival::Item { api_version, kind, text });
             };
             pages::read(api, &path, "", take).await
         }
@@ -136,24 +144,6 @@ fn version_of<'a>(resource: &'a Resource, served: &BTreeMap<String, BTreeSet<Str
     }
     let served = served.get(resource.group)?;
     resource.versions.iter().copied().find(|version| served.contains(*version))
-}
-
-/// Items of a list of built-in objects do not say what they are; those of custom ones do.
-fn typed(item: &str, api_version: &str, kind: &str) -> String {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Head {
-        #[serde(default)]
-        api_version: Option<IgnoredAny>,
-    }
-    let says = serde_json::from_str::<Head>(item).is_ok_and(|head| head.api_version.is_some());
-    match item.trim_start().strip_prefix('{') {
-        Some(rest) if !says => {
-            let comma = if rest.trim_start().starts_with('}') { "" } else { "," };
-            format!("{{\"apiVersion\":{api_version:?},\"kind\":{kind:?}{comma}{rest}")
-        }
-        _ => item.to_owned(),
-    }
 }
 
 async fn metadata_of_secrets(api: &Api, path: &str, desk: &Desk) -> Result<(), ApiError> {
@@ -254,7 +244,7 @@ async fn secrets(api: &Api, namespaces: &BTreeSet<String>, desk: Desk) {
     let mut failed = None;
     for (path, query) in paths {
         let take = |item: &str| {
-            let _ = desk.send(Arrival::Object(typed(item, "v1", "Secret")));
+            let _ = desk.send(Arrival::Item { api_version: "v1".into(), kind: "Secret", text: item.to_owned() });
         };
         if let Err(error) = pages::read(api, &path, query, take).await {
             failed = Some(error);
@@ -280,17 +270,4 @@ pub fn document(kind: &str, name: &str, mut fields: Value) -> Arrival {
     fields["kind"] = kind.into();
     fields["metadata"] = serde_json::json!({ "name": name });
     Arrival::Object(fields.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_item_says_what_it_is_once() {
-        let built_in = typed(r#"{"metadata":{"name":"n1"}}"#, "v1", "Node");
-        assert_eq!(built_in, r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"}}"#);
-        let custom = r#"{"apiVersion":"upgrade.cattle.io/v1","kind":"Plan","metadata":{"name":"up"}}"#;
-        assert_eq!(typed(custom, "upgrade.cattle.io/v1", "Plan"), custom);
-    }
 }
