@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by them")]
 
-#[path = "preflight/mod.rs"]
-mod preflight;
-
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
 

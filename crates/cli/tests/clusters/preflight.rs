@@ -2,11 +2,15 @@
 //!
 //! A case is a folder of `tests/clusters` with `preflight.yaml`: what is asked, and the code that has to come first.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+
+use crate::{assert_none, differs, folders_with, read};
+
+const CASE: &str = "preflight.yaml";
 
 #[derive(Deserialize)]
 struct Case {
@@ -19,14 +23,6 @@ struct Case {
     first: Option<String>,
 }
 
-fn clusters() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clusters");
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let mut cases: Vec<PathBuf> = entries.filter(|path| path.join("preflight.yaml").is_file()).collect();
-    cases.sort();
-    cases
-}
-
 fn preflight(args: &[&str], from: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
     command.arg("preflight").args(args).arg("--from").arg(from).output().unwrap()
@@ -36,9 +32,8 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// What differs from what is written down; with `UPDATE=1` it is written down anew.
-fn differs(folder: &Path) -> Vec<String> {
-    let case: Case = serde_saphyr::from_str(&std::fs::read_to_string(folder.join("preflight.yaml")).unwrap()).unwrap();
+fn differences(folder: &Path) -> Vec<String> {
+    let case: Case = read(&folder.join(CASE));
     let args: Vec<&str> = case.asked.split_whitespace().collect();
     let objects = folder.join("objects");
     let name = folder.file_name().unwrap().to_string_lossy().into_owned();
@@ -52,23 +47,16 @@ fn differs(folder: &Path) -> Vec<String> {
     if first != case.first {
         wrong.push(format!("{name}: {first:?} comes first, not {:?}", case.first));
     }
-    for (file, said) in [("preflight.txt", said(&text)), ("preflight.json", said(&document))] {
-        let path = folder.join(file);
-        if std::env::var_os("UPDATE").is_some() {
-            std::fs::write(&path, said).unwrap();
-        } else if std::fs::read_to_string(&path).unwrap_or_default() != said {
-            wrong.push(format!("{name}/{file} is now:\n{said}"));
-        }
-    }
+    wrong.extend(differs(&folder.join("preflight.txt"), &said(&text)));
+    wrong.extend(differs(&folder.join("preflight.json"), &said(&document)));
     wrong
 }
 
 #[test]
 fn every_captured_cluster_is_told_its_true_trouble_first() {
-    let cases = clusters();
+    let cases = folders_with(CASE);
     assert!(cases.len() >= 35, "{} cases", cases.len());
-    let wrong: Vec<String> = cases.iter().flat_map(|folder| differs(folder)).collect();
-    assert!(wrong.is_empty(), "{}\nif it is meant: UPDATE=1 cargo test -p drover", wrong.join("\n"));
+    assert_none(&cases.iter().flat_map(|folder| differences(folder)).collect::<Vec<_>>());
 }
 
 /// Nodes that are well, each with a pod that can be spared, and nothing that was left out.

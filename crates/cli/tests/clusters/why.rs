@@ -1,15 +1,14 @@
-//! Captured clusters, played: what `drover` says of each, word for word, and that the true cause comes first.
-//!
-//! See `tests/clusters/README.md` for how a case is added.
+//! What `why` and `status` say of clusters that are stuck.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what went wrong by panicking")]
-
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::{assert_none, differs, folders_with, read};
+
+const CASE: &str = "case.yaml";
 /// The least number of clusters that are stuck or will be.
 const CASES: usize = 40;
 
@@ -31,10 +30,6 @@ struct Case {
     says: String,
 }
 
-fn clusters() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clusters")
-}
-
 fn drover(args: &[&str], objects: &Path) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_drover")).args(args).arg("--from").arg(objects).output().unwrap();
     assert!(
@@ -47,36 +42,17 @@ fn drover(args: &[&str], objects: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn cases() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(clusters()).unwrap().map(|entry| entry.unwrap().path());
-    let mut cases: Vec<PathBuf> = entries.filter(|path| path.join("case.yaml").is_file()).collect();
-    cases.sort();
-    cases
-}
-
-fn read(folder: &Path) -> Case {
-    let text = std::fs::read_to_string(folder.join("case.yaml")).unwrap();
-    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
-}
-
-/// What differs from what is written down; with `UPDATE=1` it is written down anew.
-fn differences(folder: &Path, case: &Case) -> Vec<String> {
-    let update = std::env::var_os("UPDATE").is_some();
-    let mut differences = Vec::new();
-    for (file, command) in OUTPUTS {
+fn differences(folder: &Path) -> Vec<String> {
+    let case: Case = read(&folder.join(CASE));
+    let asked = |command: &[&'static str]| -> String {
         let args: Vec<&str> = command.iter().map(|arg| if *arg == "ASK" { case.ask.as_str() } else { arg }).collect();
-        let said = drover(&args, &folder.join("objects"));
-        let path = folder.join(file);
-        if update {
-            std::fs::write(&path, said).unwrap();
-        } else if std::fs::read_to_string(&path).unwrap_or_default() != said {
-            differences.push(format!("{}: drover {} says now:\n{said}", path.display(), args.join(" ")));
-        }
-    }
-    differences
+        drover(&args, &folder.join("objects"))
+    };
+    OUTPUTS.iter().filter_map(|(file, command)| differs(&folder.join(file), &asked(command))).collect()
 }
 
-fn first_cause(folder: &Path, case: &Case) -> Option<String> {
+fn first_cause(folder: &Path) -> Option<String> {
+    let case: Case = read(&folder.join(CASE));
     let said: Value =
         serde_json::from_str(&drover(&["why", &case.ask, "-o", "json"], &folder.join("objects"))).unwrap();
     let first = &said["causes"][0];
@@ -89,16 +65,15 @@ fn first_cause(folder: &Path, case: &Case) -> Option<String> {
 
 #[test]
 fn every_captured_cluster_names_its_true_cause_first() {
-    let cases = cases();
+    let cases = folders_with(CASE);
     assert!(cases.len() >= CASES, "{} cases", cases.len());
-    let wrong: Vec<String> = cases.iter().filter_map(|folder| first_cause(folder, &read(folder))).collect();
+    let wrong: Vec<String> = cases.iter().filter_map(|folder| first_cause(folder)).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
 fn what_is_said_of_captured_clusters_stays_as_it_is() {
-    let wrong: Vec<String> = cases().iter().flat_map(|folder| differences(folder, &read(folder))).collect();
-    assert!(wrong.is_empty(), "{}\nif it is meant: UPDATE=1 cargo test -p drover --test clusters", wrong.join("\n"));
+    assert_none(&folders_with(CASE).iter().flat_map(|folder| differences(folder)).collect::<Vec<_>>());
 }
 
 #[test]
