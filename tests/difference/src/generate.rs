@@ -58,7 +58,7 @@ impl Generator {
             ask: Ask::new("GET", format!("{}?watch=true{}", watched.path, self.mine(&watched))),
         }];
         while steps.len() < STEPS - 2 {
-            steps.push(Step::Ask(self.request(&mut dice)));
+            steps.push(Step::Ask(self.request(&mut dice, steps.len())));
         }
         // The watch is read up to an object that is made last, so that nothing is waited for that never comes.
         let mut last = watched.object.clone();
@@ -82,7 +82,7 @@ impl Generator {
         if kind.cluster { "&labelSelector=run%3D${ns}" } else { "" }
     }
 
-    fn request(&self, dice: &mut Dice) -> Ask {
+    fn request(&self, dice: &mut Dice, number: usize) -> Ask {
         let weights: usize = self.kinds.iter().map(|kind| kind.weight).sum();
         let mut place = dice.below(weights);
         let kind = self.kinds.iter().find(|kind| {
@@ -93,7 +93,8 @@ impl Generator {
         // The weights add up to what was diced for, so there is always one.
         let kind = kind.unwrap_or(&self.kinds[0]);
         let bare = dice.pick(&self.names).clone();
-        let request = Request { kind, name: self.named(kind, &bare), key: format!("{}-{bare}", short(kind)), dice };
+        let key = format!("{}-{bare}", short(kind));
+        let request = Request { kind, name: self.named(kind, &bare), key, number, dice };
         request.build()
     }
 }
@@ -108,6 +109,8 @@ struct Request<'a> {
     name: String,
     /// Under which what is known of the object is kept.
     key: String,
+    /// Its place in the episode.
+    number: usize,
     dice: &'a mut Dice,
 }
 
@@ -230,7 +233,8 @@ impl Request<'_> {
             && !self.kind.cluster
         {
             metadata.remove("name");
-            metadata.insert("generateName".into(), json!("made-"));
+            // From a prefix of its own: else the letters that each side adds would decide the order of lists.
+            metadata.insert("generateName".into(), json!(format!("made-{}-", self.number)));
             return Ask::new("POST", path).with("json", Body::Json(Value::Object(object)));
         }
         self.keep(Ask::new("POST", path).with("json", Body::Json(Value::Object(object))))

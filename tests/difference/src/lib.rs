@@ -24,5 +24,5 @@ pub use error::{Error, Result};
 pub use folder::Folder;
 pub use generate::Generator;
 pub use proof::{COUNT, Live, Proof, SEED, Tally};
-pub use script::{Ask, Reading, Script, Step};
+pub use script::{Ask, Body, Reading, Script, Step};
 pub use side::{Corral, Real, Side};
