@@ -17,6 +17,7 @@ use serde_json::{Value, json, value::RawValue};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 mod admission;
+mod autoscaler_forms;
 mod binding;
 mod body;
 mod builtin;
@@ -30,6 +31,7 @@ mod duplicates;
 mod event_forms;
 mod eviction;
 mod fields;
+mod forms;
 mod gotext;
 mod identity;
 mod kubelet;

@@ -472,7 +472,7 @@ impl Ask<'_> {
     fn json(&self, stored: &Stored) -> Bytes {
         let Target { resource, version, .. } = &self.target;
         // Tables and the like are made from what is kept.
-        match *version == resource.storage_version || (*version == event_forms::NEWER && !self.view.is_whole()) {
+        match *version == resource.storage_version || (resource.form(version).is_some() && !self.view.is_whole()) {
             true => stored.json(),
             false => stored.json_as(&resource.api_version(version), &resource.id.kind),
         }

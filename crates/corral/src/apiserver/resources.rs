@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::{
     builtin::shapes,
     builtin::shapes::LazyShape,
-    event_forms,
     fields::KindType,
+    forms::{self, Form},
     object::{Meta, Object, at, take_from},
     packed::Packed,
     scale::Paths,
@@ -127,7 +127,23 @@ impl Resource {
 
     /// What objects look like in a version.
     pub fn shape_in(&self, version: &str) -> Option<&'static LazyShape> {
-        if version == event_forms::NEWER { shapes::of("events.events.k8s.io") } else { self.shape }
+        match self.form(version) {
+            Some(form) => shapes::of(form.shape),
+            None => self.shape,
+        }
+    }
+
+    /// The form in which a version shows objects, if it is not the one in which they are kept.
+    pub fn form(&self, version: &str) -> Option<&'static Form> {
+        if version == self.storage_version || self.shape.is_none() {
+            return None;
+        }
+        forms::of(&self.api_version(version), &self.id.kind)
+    }
+
+    /// The served version that objects call by this name.
+    pub fn version_of(&self, api_version: &str) -> Option<&str> {
+        self.versions.iter().map(String::as_str).find(|version| self.api_version(version) == api_version)
     }
 
     /// Makes an object look as those of this kind do, or says what has a wrong type.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     builtin,
     fields::{
-        Conflict,
+        BEFORE_FIRST, Conflict,
         managers::{Manager, ManagerId, Managers},
         set::FieldSet,
         step,
@@ -16,7 +16,7 @@ use super::{
     gotext::{printed, type_name},
     object::{Meta, Object, at, child, text},
     resources::Resource,
-    status::{Answer, FieldError, invalid, no_such_resource, not_found},
+    status::{Answer, FieldError, internal, invalid, no_such_resource, not_found},
     store::Store,
     verbs::{
         Target,
@@ -25,6 +25,9 @@ use super::{
     },
     write::{Draft, Write},
 };
+
+/// The version that all scales are of.
+const SCALE_VERSION: &str = "autoscaling/v1";
 
 /// Where a kind keeps what its scale shows, as names of fields.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +64,23 @@ impl Paths {
             true => Some(Paths { spec: replicas("spec"), status: replicas("status"), selector: None }),
             false => target.resource.rules.scale(&target.version),
         }
+    }
+
+    /// The replicas that a custom object wants have to stand in it before its scale can be read.
+    pub fn check_stated(&self, target: &Target, object: &Object) -> Answer<()> {
+        if target.resource.shape.is_some() || self.is_stated(object) {
+            return Ok(());
+        }
+        Err(internal(&format!("the spec replicas field {:?} does not exist", self.shown_path())))
+    }
+
+    pub fn is_stated(&self, object: &Object) -> bool {
+        at(object, &self.spec.iter().map(String::as_str).collect::<Vec<_>>()).is_some()
+    }
+
+    /// `.spec.replicas`
+    pub fn shown_path(&self) -> String {
+        format!(".{}", self.spec.join("."))
     }
 
     fn number(&self, object: &Object, path: &[String]) -> i64 {
@@ -177,56 +197,90 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, wanted: &Wanted) -> Answer
     let old = current.object()?;
     update::check_uid(write, &old, &wanted.uid)?;
     let mut new = old.clone();
-    let changed = {
+    let had = {
         let (name, above) = wanted.path.split_last().ok_or_else(no_such_resource)?;
         let parent = above.iter().fold(&mut new, |parent, name| child(parent, name));
         let before = parent.insert(name.clone(), json!(wanted.replicas));
-        before.and_then(|before| before.as_i64()).unwrap_or_default() != wanted.replicas
+        before.and_then(|before| before.as_i64()).unwrap_or_default()
     };
     if !wanted.version.is_empty() {
         new.set_meta("resourceVersion", wanted.version.clone());
     }
-    manage(write, wanted, changed, &mut new)?;
+    manage(write, wanted, had, &mut new)?;
     update::drafted(write, Part::Main, current, old, new)
 }
 
 /// Whoever sets the replicas manages them, by way of the scale; a scale of none says nothing, and so nobody does.
-fn manage(write: &Write<'_>, wanted: &Wanted, changed: bool, object: &mut Object) -> Answer<()> {
-    let version = write.target.resource.api_version(&write.target.version);
+///
+/// The original shows the managers of the replicas as managers of a scale, tracks the write among them, and takes them
+/// back. Its names for those that update hold the version, and so none of them is known again on the way back: the
+/// replicas leave the entry that they stood in, and come back as an entry of their own, even if nothing has changed.
+fn manage(write: &Write<'_>, wanted: &Wanted, had: i64, object: &mut Object) -> Answer<()> {
+    let resource = &write.target.resource;
+    let version = resource.api_version(&write.target.version);
     let path: Vec<String> = wanted.path.iter().map(|name| step::field(name)).collect();
-    let mut fields = FieldSet::default();
-    fields.insert(&path);
+    let mut replicas = FieldSet::default();
+    replicas.insert(&path);
     let Some(mut managers) = Managers::read(object.meta("managedFields").cloned()) else { return Ok(()) };
-    let id = ManagerId::new(write.manager, wanted.applied, &version, "scale");
-    let others = |manager: &&Manager| manager.id != id && !manager.fields.intersection(&fields).is_empty();
-    if wanted.applied && changed && !write.options.force.unwrap_or_default() {
-        let place = format!(".{}", wanted.path.join("."));
-        let conflicts: Vec<Conflict> = managers
-            .0
-            .iter()
-            .filter(others)
-            .map(|manager| Conflict { manager: manager.id.clone(), path: place.clone() })
-            .collect();
-        if !conflicts.is_empty() {
-            return Err(conflict_status(&conflicts));
+    managers.0.retain(|manager| resource.serves(manager.version.rsplit('/').next().unwrap_or_default()));
+
+    let mut of_scale = match wanted.unmanaged {
+        true => vec![],
+        false => of_scale(&managers, &replicas),
+    };
+    track(write, wanted, had, &mut of_scale)?;
+    for manager in &mut managers.0 {
+        let is_known_again = of_scale.iter().position(|id| *id == manager.id);
+        match is_known_again.filter(|_| manages(manager, &replicas)) {
+            Some(place) => drop(of_scale.remove(place)),
+            None => manager.fields = std::mem::take(&mut manager.fields).difference(&replicas),
         }
     }
-    if changed || wanted.unmanaged {
-        for manager in &mut managers.0 {
-            manager.fields = std::mem::take(&mut manager.fields).difference(&fields);
-        }
-        managers.0.retain(|manager| !manager.fields.is_empty());
-    }
-    if wanted.replicas != 0 && !wanted.unmanaged && (changed || wanted.applied) {
-        let fields = match managers.get(&id) {
-            Some(known) => fields.union(&known.fields),
-            None => fields,
-        };
-        managers.put(Manager { id, version, time: None, fields });
+    managers.0.retain(|manager| !manager.fields.is_empty());
+    for id in of_scale {
+        let time = managers.get(&id).and_then(|known| known.time.clone());
+        managers.put(Manager { id, version: version.clone(), time, fields: replicas.clone() });
     }
     match managers.write() {
         Some(entries) => object.set_meta("managedFields", entries),
         None => drop(object.meta_mut().remove("managedFields")),
+    }
+    Ok(())
+}
+
+fn manages(manager: &Manager, replicas: &FieldSet) -> bool {
+    !manager.fields.intersection(replicas).is_empty()
+}
+
+/// Those who manage the replicas, as managers of a scale.
+fn of_scale(managers: &Managers, replicas: &FieldSet) -> Vec<ManagerId> {
+    let found = managers.0.iter().filter(|manager| manages(manager, replicas));
+    found.map(|Manager { id, .. }| ManagerId::new(&id.name, id.applies, SCALE_VERSION, &id.subresource)).collect()
+}
+
+/// Notes among the managers of a scale who has written it.
+fn track(write: &Write<'_>, wanted: &Wanted, had: i64, managers: &mut Vec<ManagerId>) -> Answer<()> {
+    let changed = had != wanted.replicas;
+    let writer = ManagerId::new(write.manager, wanted.applied, SCALE_VERSION, "scale");
+    if wanted.applied {
+        if managers.is_empty() && had != 0 {
+            managers.push(ManagerId::new(BEFORE_FIRST, false, SCALE_VERSION, "scale"));
+        }
+        let others = || managers.iter().filter(|manager| **manager != writer);
+        if changed && !write.options.force.unwrap_or_default() && others().next().is_some() {
+            let path = format!(".{}", wanted.path.join("."));
+            let conflict = |manager: &ManagerId| Conflict { manager: manager.clone(), path: path.clone() };
+            return Err(conflict_status(&others().map(conflict).collect::<Vec<_>>()));
+        }
+    } else if managers.is_empty() {
+        // What was never tracked stays so.
+        return Ok(());
+    }
+    if changed {
+        managers.retain(|manager| wanted.applied && *manager == writer);
+    }
+    if (changed || wanted.applied) && wanted.replicas != 0 && !managers.contains(&writer) {
+        managers.push(writer);
     }
     Ok(())
 }

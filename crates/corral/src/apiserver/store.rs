@@ -15,7 +15,8 @@ use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{
-    builtin, crds, event_forms,
+    builtin, crds,
+    forms::{self, Form},
     identity::Identities,
     log::{Event, EventKind, EventLog},
     object::{Meta, Object},
@@ -117,13 +118,13 @@ impl Stored {
         self.event.slice(self.kind.opening().len()..self.event.len() - CLOSING.len())
     }
 
-    /// The object as another version of its API shows it. But for Events, versions differ in their name alone.
+    /// The object as another version of its API shows it. But for a few kinds, versions differ in their name alone.
     pub fn json_as(&self, api_version: &str, kind: &str) -> Bytes {
-        if api_version == event_forms::NEWER
-            && let Ok(mut event) = self.object()
+        if let Some(form) = forms::of(api_version, kind)
+            && let Ok(mut object) = self.object()
         {
-            event_forms::to_newer(&mut event);
-            return Bytes::from(Value::Object(event).to_string());
+            (form.show)(&mut object);
+            return Bytes::from(Value::Object(object).to_string());
         }
         let mut shown = Vec::with_capacity(self.event.len());
         shown.extend_from_slice(head(api_version, kind).as_bytes());
@@ -131,8 +132,17 @@ impl Stored {
         Bytes::from(shown)
     }
 
-    /// The fields without those that say what the object is, as lists of one kind hold them.
-    pub fn json_untyped(&self, list: &mut Vec<u8>) {
+    /// The fields without those that say what the object is, as lists of one kind hold them, in a form of their own if
+    /// there is one.
+    pub fn json_untyped(&self, form: Option<&Form>, list: &mut Vec<u8>) {
+        if let Some(form) = form
+            && let Ok(mut object) = self.object()
+        {
+            (form.show)(&mut object);
+            object.retain(|name, _| name != "apiVersion" && name != "kind");
+            list.extend_from_slice(Value::Object(object).to_string().as_bytes());
+            return;
+        }
         list.push(b'{');
         list.extend_from_slice(&self.json()[usize::from(self.head)..]);
     }

@@ -79,6 +79,25 @@ impl<'a> Write<'a> {
         }
     }
 
+    /// The same for an object in the form that the target shows, which becomes the one that is kept.
+    pub fn track_and_keep(&self, old: &mut Object, mut new: Object) -> Object {
+        let target = self.target;
+        if target.resource.form(&target.version).is_none() {
+            self.track(old, &mut new);
+            return new;
+        }
+        // What is managed is what the form says of the object that is kept, and that may be more than was sent.
+        target.keep(&mut new);
+        let mut shown = new.clone();
+        target.show(&mut shown);
+        self.track(old, &mut shown);
+        match shown.meta_mut().remove("managedFields") {
+            Some(managed) => new.set_meta("managedFields", managed),
+            None => drop(new.meta_mut().remove("managedFields")),
+        }
+        new
+    }
+
     pub fn writer<'b>(&'b self, version: &'b str, time: &'b str) -> Writer<'b> {
         Writer { name: self.manager, version, subresource: self.cause.subresource, time }
     }

@@ -8,12 +8,13 @@ use std::sync::{Arc, OnceLock};
 use super::{
     admission::{BindingRules, PolicyRules, WebhookRules},
     crds::DefinitionRules,
-    event_forms,
+    event_forms, forms,
     namespaces::NamespaceRules,
     resources::{Dependents, Generation, Naming, Resource, ResourceId, Rules},
 };
 
 pub(crate) mod advice;
+mod autoscaler;
 mod budget;
 mod containers;
 mod controller_revision;
@@ -50,8 +51,12 @@ struct Plain;
 impl Rules for Plain {}
 
 pub(crate) fn all() -> Vec<Resource> {
-    // Events of the newer group are those of the older one.
-    let kept = RECORDED.kept().filter(|(group, ..)| *group != event_forms::GROUP);
+    // Events of the newer group are those of the older one, and autoscalers of the older version those of the newer one.
+    let is_form = |group: &str, version: &str, named: &Named| {
+        let api_version = if group.is_empty() { version.into() } else { format!("{group}/{version}") };
+        forms::of(&api_version, &named.kind).is_some()
+    };
+    let kept = RECORDED.kept().filter(|(group, version, named)| !is_form(group, version, named));
     kept.map(|(group, version, named)| particular(ordinary(group, version, named))).collect()
 }
 
@@ -128,6 +133,10 @@ fn particular(resource: Resource) -> Resource {
         "statefulsets.apps" => {
             let resource = counted(with(Arc::new(stateful_set::StatefulSetRules), resource));
             Resource { naming: Naming::Label, ..resource }
+        }
+        "horizontalpodautoscalers.autoscaling" => {
+            let resource = with(Arc::new(autoscaler::AutoscalerRules), resource);
+            Resource { versions: vec!["v2".into(), "v1".into()], ..resource }
         }
         "jobs.batch" => Resource { dependents: Dependents::Orphan, ..counted(with(Arc::new(job::JobRules), resource)) },
         "cronjobs.batch" => counted(resource),

@@ -6,9 +6,6 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::apiserver::{recorded, resources::Resource};
 
-/// Versions that are not served, because another one of the same kind is, and has other fields.
-const OTHER_VERSIONS: [&str; 1] = ["autoscaling/v1"];
-
 #[derive(Debug)]
 pub(crate) struct Recorded {
     /// The named groups, in the order of their importance.
@@ -70,9 +67,6 @@ impl Recorded {
     fn read() -> Self {
         let mut recorded = Recorded { groups: vec![], resources: BTreeMap::new() };
         recorded.groups = document("/apis").map(|Groups { groups }| groups).unwrap_or_default();
-        for group in &mut recorded.groups {
-            group.versions.retain(|version| !OTHER_VERSIONS.contains(&version.group_version.as_str()));
-        }
         let named = recorded.groups.iter().flat_map(|group| &group.versions);
         let paths = named.map(|version| (version.group_version.clone(), format!("/apis/{}", version.group_version)));
         for (group_version, path) in paths.chain([("v1".to_string(), "/api/v1".to_string())]) {

@@ -83,6 +83,7 @@ static SHAPES: LazyLock<BTreeMap<&str, LazyShape>> = LazyLock::new(|| {
         "events.events.k8s.io" => events::Event,
         "flowschemas.flowcontrol.apiserver.k8s.io" => flowcontrol::FlowSchema,
         "horizontalpodautoscalers.autoscaling" => autoscaling::HorizontalPodAutoscaler,
+        "horizontalpodautoscalers.v1.autoscaling" => autoscaling_v1::HorizontalPodAutoscaler,
         "ingressclasses.networking.k8s.io" => networking::IngressClass,
         "ingresses.networking.k8s.io" => networking::Ingress,
         "ipaddresses.networking.k8s.io" => networking::IPAddress,

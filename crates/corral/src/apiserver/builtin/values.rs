@@ -85,6 +85,16 @@ pub(super) fn check_subdomain(field: &str, text: &str, errors: &mut Vec<FieldErr
     errors.extend(names::subdomain(text).iter().map(|why| FieldError::invalid(field, &json!(text), why)));
 }
 
+/// The elements of a list in a field; none if there is no list.
+pub(super) fn listed<'a>(value: &'a Value, name: &str) -> impl DoubleEndedIterator<Item = &'a Value> {
+    value.get(name).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The text in a field; empty if there is none.
+pub(super) fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
 pub(super) fn check_port(field: &str, value: &Value, errors: &mut Vec<FieldError>) {
     if !value.as_i64().is_some_and(|number| (1..=65535).contains(&number)) {
         errors.push(FieldError::invalid(field, value, "must be between 1 and 65535, inclusive"));

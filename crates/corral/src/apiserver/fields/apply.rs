@@ -11,7 +11,9 @@ use super::{
     merge::{merge, remove, with_named_fields},
     reset_fields,
     set::FieldSet,
-    step, take_from_others, update,
+    step, take_from_others,
+    taken::Taken,
+    update,
 };
 use crate::apiserver::{
     object::{Meta, Object, child},
@@ -19,7 +21,7 @@ use crate::apiserver::{
 };
 
 /// Who is said to manage what an object stated before anybody applied it.
-const BEFORE_FIRST: &str = "before-first-apply";
+pub(crate) const BEFORE_FIRST: &str = "before-first-apply";
 /// What a client that applies by itself remembers of it, and the manager that takes over from it.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const KUBECTL: &str = "kubectl";
@@ -102,13 +104,13 @@ impl Act<'_> {
         managers.put(Manager { id: id.clone(), version: self.writer.version.into(), time, fields: set });
         let new = self.drop_given_up(merged, &managers, last.as_ref());
 
-        let changes = compare(types, *root, self.live, &new).map_err(Refusal::Misfit)?.without(&reset);
-        let taken = changes.set_anew();
+        let taken = Taken::between(self.kind, self.resource, self.live, &new, &managers, self.writer);
+        let taken = taken.map_err(Refusal::Misfit)?;
         let conflicts = conflicts(&managers, &id, &taken);
         if !force && !conflicts.is_empty() {
             return Err(Refusal::Conflicts(conflicts));
         }
-        take_from_others(self.resource, &mut managers, Some(&id), &taken, &changes.removed);
+        take_from_others(self.resource, &mut managers, Some(&id), &taken);
 
         let changed = new != *self.live;
         for manager in managers.0.iter_mut().filter(|manager| manager.id == id) {
@@ -163,11 +165,11 @@ impl Act<'_> {
     }
 }
 
-fn conflicts(managers: &Managers, except: &ManagerId, taken: &FieldSet) -> Vec<Conflict> {
+fn conflicts(managers: &Managers, except: &ManagerId, taken: &Taken) -> Vec<Conflict> {
     let others = managers.0.iter().filter(|manager| manager.id != *except);
     let mut conflicts: Vec<_> = others
         .flat_map(|manager| {
-            let paths = manager.fields.intersection(taken).paths();
+            let paths = manager.fields.intersection(taken.of(manager).0).paths();
             paths.into_iter().map(|path| Conflict { manager: manager.id.clone(), path: step::shown(&path) })
         })
         .collect();

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use self::{
     managers::{Manager, ManagerId, Managers},
     set::FieldSet,
+    taken::Taken,
     types::{TypeId, Types},
 };
 use super::{
@@ -29,10 +30,11 @@ mod merge;
 pub(super) mod set;
 pub(super) mod step;
 mod strategy;
+mod taken;
 pub(super) mod types;
 
 pub(super) use self::{
-    apply::{Conflict, Refusal, apply},
+    apply::{BEFORE_FIRST, Conflict, Refusal, apply},
     strategy::{ListPatch, Place},
 };
 
@@ -210,12 +212,10 @@ fn update(
     managers: &mut Managers,
     writer: Writer<'_>,
 ) -> Result<(), String> {
-    let reset = reset_fields(resource, writer.subresource);
-    let changes = compare::compare(&kind.types, kind.root, old, new)?.without(&reset);
-    let set = changes.set_anew();
-    take_from_others(resource, managers, None, &set, &changes.removed);
+    let taken = Taken::between(kind, resource, old, new, managers, writer)?;
+    take_from_others(resource, managers, None, &taken);
 
-    let own = set.difference(&NOT_MANAGED);
+    let own = taken.set.difference(&NOT_MANAGED);
     if !own.is_empty() {
         let id = ManagerId::new(writer.name, false, writer.version, writer.subresource);
         let fields = match managers.get(&id) {
@@ -230,19 +230,14 @@ fn update(
 
 /// Takes fields from all managers but one, and forgets those that manage nothing any more or that manage in terms of a
 /// version that is not served.
-fn take_from_others(
-    resource: &Resource,
-    managers: &mut Managers,
-    except: Option<&ManagerId>,
-    set: &FieldSet,
-    removed: &FieldSet,
-) {
+fn take_from_others(resource: &Resource, managers: &mut Managers, except: Option<&ManagerId>, taken: &Taken) {
     managers.0.retain_mut(|manager| {
         if Some(&manager.id) == except {
             return true;
         }
         let version = manager.version.rsplit('/').next().unwrap_or_default();
         let fields = std::mem::take(&mut manager.fields);
+        let (set, removed) = taken.of(manager);
         manager.fields = fields.difference(set).difference(removed);
         resource.serves(version) && !manager.fields.is_empty()
     });

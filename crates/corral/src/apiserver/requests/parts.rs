@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use kube::core::Status;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{APPLY_PATCH, Ask, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, unknown_format};
 use crate::apiserver::{
@@ -31,19 +31,22 @@ use crate::apiserver::{
 };
 
 const PLAIN: &str = "text/plain";
+/// What a patch finds as the replicas of a custom object that states none.
+const NOT_STATED: i32 = i32::MIN;
 
 impl Ask<'_> {
     /// Reads or sets how many replicas an object wants.
     pub(super) async fn scale(&self, wish: Wish, paths: &Paths) -> Answer<Response<ApiBody>> {
         let (verb, wanted, options) = match wish {
-            Wish::Get => return Ok(json_value(StatusCode::OK, &paths.show(&self.current()?))),
+            Wish::Get => {
+                let current = self.current()?;
+                paths.check_stated(&self.target, &current)?;
+                return Ok(json_value(StatusCode::OK, &paths.show(&current)));
+            }
             Wish::Update => {
                 let options = WriteOptions::read(self.query, "UpdateOptions", false)?;
                 let scale = self.stated_scale(&options)?;
-                let wanted = paths.wanted(&self.target, &scale)?;
-                // The original loses track of who replaces the scale of a custom object.
-                let is_custom = self.target.resource.shape.is_none();
-                (Verb::Update, if is_custom { wanted.by_nobody() } else { wanted }, options)
+                (Verb::Update, paths.wanted(&self.target, &scale)?, options)
             }
             Wish::Patch if content_type(&self.head.headers) == APPLY_PATCH => {
                 let options = WriteOptions::read(self.query, "PatchOptions", true)?;
@@ -129,7 +132,12 @@ impl Ask<'_> {
             _ => return Err(unknown_patch()),
         };
         let target = self.scale_target();
-        let Value::Object(shown) = paths.show(&self.current()?) else { return Err(patch_rejected()) };
+        let current = self.current()?;
+        let Value::Object(mut shown) = paths.show(&current) else { return Err(patch_rejected()) };
+        let unstated = !is_built_in && !paths.is_stated(&current);
+        if unstated {
+            child(&mut shown, "spec").insert("replicas".into(), json!(NOT_STATED));
+        }
         let version = shown.resource_version().to_string();
         let mut scale = patch::apply(&target, &patch, shown)?;
         let tracked = is_built_in || target.resource.unknown_fields("v1", &scale).is_empty();
@@ -138,6 +146,9 @@ impl Ask<'_> {
             return Err(patch::undecodable(&patch, scale, &why));
         }
         check_name(&target, &scale)?;
+        if unstated && at(&scale, &["spec", "replicas"]).is_some_and(|replicas| *replicas == json!(NOT_STATED)) {
+            return Err(bad_request(format!("the spec replicas field {:?} cannot be empty", paths.shown_path())));
+        }
         // The version that was read is not one that was asked for.
         if scale.resource_version() == version {
             scale.meta_mut().remove("resourceVersion");

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::{
     builtin::named::RECORDED,
-    event_forms,
     object::{Meta, Object, fill, text},
     options::FieldValidation,
     resources::Resource,
@@ -96,7 +95,8 @@ impl Target {
         let id = &self.resource.id;
         let expected = self.resource.api_version(&self.version);
         let version = api_version.rsplit('/').next().unwrap_or_default();
-        if self.resource.shape.is_some() {
+        let is_other_version = kind == id.kind && self.resource.version_of(api_version).is_some();
+        if self.resource.shape.is_some() && !is_other_version {
             let (own, why) = (&id.kind, self.no_conversion(object).unwrap_or_default());
             return bad_request(format!("{kind} in version {version:?} cannot be handled as a {own}: {why}"));
         }
@@ -146,15 +146,15 @@ impl Target {
 
     /// Puts an object that is kept into the form in which this version shows it.
     pub fn show(&self, object: &mut Object) {
-        if self.version == event_forms::NEWER {
-            event_forms::to_newer(object);
+        if let Some(form) = self.resource.form(&self.version) {
+            (form.show)(object);
         }
     }
 
     /// Puts an object into the form in which it is kept.
     pub fn keep(&self, object: &mut Object) {
-        if self.version == event_forms::NEWER {
-            event_forms::to_kept(object);
+        if let Some(form) = self.resource.form(&self.version) {
+            (form.keep)(object);
         }
     }
 

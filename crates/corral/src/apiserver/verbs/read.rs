@@ -298,8 +298,8 @@ pub(crate) fn list_json(target: &Target, page: &Page) -> Bytes {
         if place > 0 {
             body.push(b',');
         }
-        if resource.shape.is_some() && target.version == resource.storage_version {
-            stored.json_untyped(&mut body);
+        if resource.shape.is_some() {
+            stored.json_untyped(resource.form(&target.version), &mut body);
         } else {
             body.extend_from_slice(&stored.json_as(&api_version, &resource.id.kind));
         }

@@ -61,10 +61,11 @@ pub(super) fn replace(
     let target = write.target;
     target.check_identity(&mut new)?;
     target.complete(&mut new);
+    // In another form and back, an object may come out in another order.
+    let kept = target.resource.form(&target.version).map(|_| old.clone());
     target.show(&mut old);
-    write.track(&mut old, &mut new);
-    target.keep(&mut old);
-    target.keep(&mut new);
+    let mut new = write.track_and_keep(&mut old, new);
+    old = kept.unwrap_or(old);
     prepare_part(target, part, &mut new, &old);
     drafted(write, part, current, old, new)
 }

@@ -7,6 +7,7 @@ use super::age;
 use crate::apiserver::resources::ResourceId;
 
 mod cluster;
+mod control;
 mod network;
 mod pod;
 mod storage;
@@ -32,6 +33,7 @@ pub(super) fn of(id: &ResourceId) -> Option<Cells> {
         ("", "persistentvolumeclaims") => storage::claim,
         ("", "persistentvolumes") => storage::volume,
         ("", "pods") => pod::cells,
+        ("", "resourcequotas") => control::quota,
         ("", "podtemplates") => workloads::pod_template,
         ("", "replicationcontrollers") => workloads::replication_controller,
         ("", "secrets") => cluster::secret,
@@ -42,15 +44,20 @@ pub(super) fn of(id: &ResourceId) -> Option<Cells> {
         }
         ("admissionregistration.k8s.io", "validatingadmissionpolicies") => cluster::admission_policy,
         ("admissionregistration.k8s.io", "validatingadmissionpolicybindings") => cluster::admission_policy_binding,
+        ("apiregistration.k8s.io", "apiservices") => control::api_service,
         ("apps", "controllerrevisions") => workloads::controller_revision,
         ("apps", "daemonsets") => workloads::daemon_set,
         ("apps", "deployments") => workloads::deployment,
         ("apps", "replicasets") => workloads::replica_set,
         ("apps", "statefulsets") => workloads::stateful_set,
+        ("autoscaling", "horizontalpodautoscalers") => control::autoscaler,
         ("batch", "cronjobs") => workloads::cron_job,
         ("batch", "jobs") => workloads::job,
+        ("certificates.k8s.io", "certificatesigningrequests") => control::certificate_request,
         ("coordination.k8s.io", "leases") => cluster::lease,
         ("discovery.k8s.io", "endpointslices") => network::endpoint_slice,
+        ("flowcontrol.apiserver.k8s.io", "flowschemas") => control::flow_schema,
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => control::priority_level,
         ("networking.k8s.io", "ingressclasses") => network::ingress_class,
         ("networking.k8s.io", "ingresses") => network::ingress,
         ("networking.k8s.io", "networkpolicies") => network::network_policy,
@@ -58,6 +65,9 @@ pub(super) fn of(id: &ResourceId) -> Option<Cells> {
         ("node.k8s.io", "runtimeclasses") => cluster::runtime_class,
         ("policy", "poddisruptionbudgets") => workloads::budget,
         ("rbac.authorization.k8s.io", "clusterrolebindings" | "rolebindings") => cluster::role_binding,
+        ("resource.k8s.io", "deviceclasses" | "resourceclaimtemplates") => control::name_and_age,
+        ("resource.k8s.io", "resourceclaims") => control::resource_claim,
+        ("resource.k8s.io", "resourceslices") => control::resource_slice,
         ("scheduling.k8s.io", "priorityclasses") => cluster::priority_class,
         ("storage.k8s.io", "csidrivers") => storage::driver,
         ("storage.k8s.io", "csinodes") => storage::node,
