@@ -40,8 +40,8 @@ pub(crate) fn to_older(autoscaler: &mut Object) {
     }
     let current = list(&status["currentMetrics"]);
     let of_processors = current.iter().filter(|metric| is_of_processors(metric));
-    let measured = of_processors.map(|metric| &metric["resource"]["current"]["averageUtilization"]);
-    if let Some(measured) = measured.filter(|measured| !measured.is_null()).next_back() {
+    let mut measured = of_processors.map(|metric| &metric["resource"]["current"]["averageUtilization"]);
+    if let Some(measured) = measured.rfind(|measured| !measured.is_null()) {
         older.insert("currentCPUUtilizationPercentage".into(), measured.clone());
     }
     autoscaler.insert("status".into(), Value::Object(older));

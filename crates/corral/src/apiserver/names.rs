@@ -3,6 +3,9 @@
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
     and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const SEARCH_PATH: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or \
+    '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+    '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')";
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
     start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
@@ -21,6 +24,17 @@ pub(crate) fn subdomain(name: &str) -> Vec<String> {
     let mut wrong = too_long(name, 253);
     if !name.split('.').all(is_label) {
         wrong.push(SUBDOMAIN.into());
+    }
+    wrong
+}
+
+/// What is wrong with a name of a domain in which names are searched; other than those of objects, it may have underscores.
+pub(crate) fn search_path(name: &str) -> Vec<String> {
+    let edge = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let inside = |letter: u8| edge(letter) || matches!(letter, b'-' | b'_');
+    let mut wrong = too_long(name, 253);
+    if !name.split('.').all(|part| is_made_of(part.strip_prefix('_').unwrap_or(part), edge, inside)) {
+        wrong.push(SEARCH_PATH.into());
     }
     wrong
 }

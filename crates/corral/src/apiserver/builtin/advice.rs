@@ -96,6 +96,42 @@ fn items<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value[name].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
+fn node_affinity_advice(place: &str, affinity: &Value) -> Vec<String> {
+    let (required, preferred) =
+        ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution");
+    let mut advice = vec![];
+    for (number, term) in items(&affinity[required], "nodeSelectorTerms").iter().enumerate() {
+        let place = format!("{place}.{required}.nodeSelectorTerms[{number}]");
+        advice.extend(node_term_advice(&place, term, false));
+    }
+    for (number, term) in items(affinity, preferred).iter().enumerate() {
+        advice.extend(node_term_advice(
+            &format!("{place}.{preferred}[{number}].preference"),
+            &term["preference"],
+            true,
+        ));
+    }
+    advice
+}
+
+/// What is only preferred may name values that no label can have; that is said, and not refused.
+fn node_term_advice(place: &str, term: &Value, values_too: bool) -> Vec<String> {
+    let mut advice = vec![];
+    for (number, expression) in items(term, "matchExpressions").iter().enumerate() {
+        let place = format!("{place}.matchExpressions[{number}]");
+        let key = expression["key"].as_str().unwrap_or_default();
+        if let Some((since, new)) = renamed(key) {
+            advice.push(format!("{place}.key: {key} is deprecated since {since}; use \"{new}\" instead"));
+        }
+        for (index, value) in items(expression, "values").iter().enumerate().filter(|_| values_too) {
+            let value = value.as_str().unwrap_or_default();
+            let wrong = names::label_value(value);
+            advice.extend(wrong.iter().map(|why| format!("{place}.values[{index}]: {value} is invalid, {why}")));
+        }
+    }
+    advice
+}
+
 fn pod_advice(place: &str, spec: Option<&Value>, metadata: Option<&Value>, metadata_place: &str) -> Vec<String> {
     let nothing = Value::Null;
     let (spec, metadata) = (spec.unwrap_or(&nothing), metadata.unwrap_or(&nothing));
@@ -105,6 +141,7 @@ fn pod_advice(place: &str, spec: Option<&Value>, metadata: Option<&Value>, metad
             advice.push(format!("{place}.nodeSelector[{key}]: deprecated since {since}; use \"{new}\" instead"));
         }
     }
+    advice.extend(node_affinity_advice(&format!("{place}.affinity.nodeAffinity"), &spec["affinity"]["nodeAffinity"]));
     for (number, spread) in items(spec, "topologySpreadConstraints").iter().enumerate() {
         let place = format!("{place}.topologySpreadConstraints[{number}]");
         let key = spread["topologyKey"].as_str().unwrap_or_default();

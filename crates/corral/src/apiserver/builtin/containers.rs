@@ -3,7 +3,10 @@
 use drover_api::quantity;
 use serde_json::{Value, json};
 
-use super::values::{check_known, check_label, check_port};
+use super::{
+    security,
+    values::{check_known, check_label, check_port, text},
+};
 use crate::apiserver::{names, status::FieldError};
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
@@ -11,6 +14,8 @@ const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 const MESSAGE_POLICIES: [&str; 2] = ["File", "FallbackToLogsOnError"];
 const SCHEMES: [&str; 2] = ["HTTP", "HTTPS"];
 const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
+const HEADER: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', regex used \
+                      for validation is '[-A-Za-z0-9]+')";
 /// The ways in which a container can be looked at or spoken to, in the order in which they are checked.
 const HANDLERS: [&str; 5] = ["exec", "httpGet", "tcpSocket", "grpc", "sleep"];
 const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
@@ -36,20 +41,25 @@ const EPHEMERAL: [&str; 16] = [
 
 /// The lists of containers in the spec at `path`, in the order in which the original looks at them.
 pub(super) fn check(path: &str, spec: &Value, volumes: &[&str], errors: &mut Vec<FieldError>) {
-    check_regular(&format!("{path}.containers"), list(spec, "containers"), volumes, errors);
-    check_initial(path, spec, volumes, errors);
-    check_ephemeral(path, spec, volumes, errors);
+    let pod = Pod { spec, volumes };
+    check_regular(path, &pod, errors);
+    check_initial(path, &pod, errors);
+    check_ephemeral(path, &pod, errors);
+}
+
+/// What containers are in.
+struct Pod<'a> {
+    spec: &'a Value,
+    /// Those that may be mounted.
+    volumes: &'a [&'a str],
 }
 
 fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-fn text<'a>(value: &'a Value, name: &str) -> &'a str {
-    value.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn check_regular(path: &str, containers: &[Value], volumes: &[&str], errors: &mut Vec<FieldError>) {
+fn check_regular(path: &str, pod: &Pod<'_>, errors: &mut Vec<FieldError>) {
+    let (path, containers) = (format!("{path}.containers"), list(pod.spec, "containers"));
     if containers.is_empty() {
         errors.push(FieldError::required(path, ""));
         return;
@@ -57,21 +67,24 @@ fn check_regular(path: &str, containers: &[Value], volumes: &[&str], errors: &mu
     let mut seen: Vec<&str> = vec![];
     for (index, container) in containers.iter().enumerate() {
         let place = format!("{path}[{index}]");
-        check_common(&place, container, volumes, errors);
+        check_common(&place, container, pod, errors);
         check_unique(&place, text(container, "name"), &mut seen, errors);
-        check_probes(&place, container, errors);
+        check_lifecycle(&place, container, pod, errors);
+        check_probes(&place, container, pod, errors);
     }
-    check_host_ports(path, containers, errors);
+    check_host_ports(&path, containers, errors);
 }
 
-fn check_initial(path: &str, spec: &Value, volumes: &[&str], errors: &mut Vec<FieldError>) {
+fn check_initial(path: &str, pod: &Pod<'_>, errors: &mut Vec<FieldError>) {
+    let spec = pod.spec;
     let mut seen: Vec<&str> = list(spec, "containers").iter().map(|container| text(container, "name")).collect();
     for (index, container) in list(spec, "initContainers").iter().enumerate() {
         let place = format!("{path}.initContainers[{index}]");
-        check_common(&place, container, volumes, errors);
+        check_common(&place, container, pod, errors);
         check_unique(&place, text(container, "name"), &mut seen, errors);
         if text(container, "restartPolicy") == "Always" {
-            check_probes(&place, container, errors);
+            check_lifecycle(&place, container, pod, errors);
+            check_probes(&place, container, pod, errors);
             continue;
         }
         for name in ["lifecycle"].iter().chain(&PROBES).filter(|name| container.get(**name).is_some()) {
@@ -81,7 +94,8 @@ fn check_initial(path: &str, spec: &Value, volumes: &[&str], errors: &mut Vec<Fi
     }
 }
 
-fn check_ephemeral(path: &str, spec: &Value, volumes: &[&str], errors: &mut Vec<FieldError>) {
+fn check_ephemeral(path: &str, pod: &Pod<'_>, errors: &mut Vec<FieldError>) {
+    let spec = pod.spec;
     let others: Vec<&str> = ["containers", "initContainers"]
         .iter()
         .flat_map(|name| list(spec, name))
@@ -90,7 +104,7 @@ fn check_ephemeral(path: &str, spec: &Value, volumes: &[&str], errors: &mut Vec<
     let mut seen = others.clone();
     for (index, container) in list(spec, "ephemeralContainers").iter().enumerate() {
         let place = format!("{path}.ephemeralContainers[{index}]");
-        check_common(&place, container, volumes, errors);
+        check_common(&place, container, pod, errors);
         check_unique(&place, text(container, "name"), &mut seen, errors);
         let target = text(container, "targetContainerName");
         if !target.is_empty() && !others.contains(&target) {
@@ -113,7 +127,7 @@ fn check_unique<'a>(place: &str, name: &'a str, seen: &mut Vec<&'a str>, errors:
     }
 }
 
-fn check_common(place: &str, container: &Value, volumes: &[&str], errors: &mut Vec<FieldError>) {
+fn check_common(place: &str, container: &Value, pod: &Pod<'_>, errors: &mut Vec<FieldError>) {
     match text(container, "name") {
         "" => errors.push(FieldError::required(format!("{place}.name"), "")),
         name => check_label(&format!("{place}.name"), name, errors),
@@ -125,10 +139,11 @@ fn check_common(place: &str, container: &Value, volumes: &[&str], errors: &mut V
     check_known(&format!("{place}.terminationMessagePolicy"), policy, &MESSAGE_POLICIES, errors);
     check_ports(place, container, errors);
     check_environment(place, container, errors);
-    check_mounts(place, container, volumes, errors);
+    check_mounts(place, container, pod.volumes, errors);
     let policy = container.get("imagePullPolicy").unwrap_or(&Value::Null);
     check_known(&format!("{place}.imagePullPolicy"), policy, &PULL_POLICIES, errors);
     check_resources(&format!("{place}.resources"), &container["resources"], errors);
+    security::check_container(place, container, pod.spec["hostUsers"] != false, errors);
 }
 
 fn check_ports(place: &str, container: &Value, errors: &mut Vec<FieldError>) {
@@ -239,11 +254,20 @@ fn check_resources(place: &str, resources: &Value, errors: &mut Vec<FieldError>)
     }
 }
 
-fn check_probes(place: &str, container: &Value, errors: &mut Vec<FieldError>) {
+/// What is done when a container has begun, and before it is ended.
+fn check_lifecycle(place: &str, container: &Value, pod: &Pod<'_>, errors: &mut Vec<FieldError>) {
+    for name in ["postStart", "preStop"] {
+        if let Some(hook) = container["lifecycle"].get(name).filter(|hook| hook.is_object()) {
+            check_handler(&format!("{place}.lifecycle.{name}"), hook, pod, errors);
+        }
+    }
+}
+
+fn check_probes(place: &str, container: &Value, pod: &Pod<'_>, errors: &mut Vec<FieldError>) {
     for name in PROBES {
         let Some(probe) = container.get(name).filter(|probe| probe.is_object()) else { continue };
         let place = format!("{place}.{name}");
-        check_handler(&place, probe, errors);
+        check_handler(&place, probe, pod, errors);
         for number in ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
         {
             if let Some(value) = probe.get(number).filter(|value| value.as_i64().is_some_and(|number| number < 0)) {
@@ -261,7 +285,7 @@ fn check_probes(place: &str, container: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn check_handler(place: &str, probe: &Value, errors: &mut Vec<FieldError>) {
+fn check_handler(place: &str, probe: &Value, pod: &Pod<'_>, errors: &mut Vec<FieldError>) {
     let mut stated = HANDLERS.iter().filter(|name| probe.get(**name).is_some());
     let Some(first) = stated.next() else {
         errors.push(FieldError::required(place, "must specify a handler type"));
@@ -277,6 +301,20 @@ fn check_handler(place: &str, probe: &Value, errors: &mut Vec<FieldError>) {
             }
             check_number_or_name(&field("port"), &handler["port"], errors);
             check_known(&field("scheme"), &handler["scheme"], &SCHEMES, errors);
+            for name in list(handler, "httpHeaders").iter().map(|header| text(header, "name")) {
+                let is_letter = |letter: u8| letter.is_ascii_alphanumeric() || letter == b'-';
+                if name.is_empty() || !name.bytes().all(is_letter) {
+                    errors.push(FieldError::invalid(field("httpHeaders"), &json!(name), HEADER));
+                }
+            }
+        }
+        "sleep" => {
+            let grace = pod.spec["terminationGracePeriodSeconds"].as_i64().unwrap_or_default();
+            let seconds = handler["seconds"].as_i64().unwrap_or_default();
+            if !(0..=grace).contains(&seconds) {
+                let why = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
+                errors.push(FieldError::invalid(format!("{place}.sleep"), &json!(seconds), &why));
+            }
         }
         "tcpSocket" | "grpc" => check_number_or_name(&field("port"), &handler["port"], errors),
         _ => {}

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    pod_parts,
+    placement, pod_parts,
     pod_spec::{self, Around},
     priority_class,
 };
@@ -61,6 +61,7 @@ impl Rules for PodRules {
         fill(spec, "serviceAccountName", "default");
         fill(spec, "serviceAccount", "default");
         tolerate_lost_nodes(spec);
+        placement::apply_label_keys(object);
         let class = quality_of_service(object);
         object.insert("status".into(), json!({ "phase": "Pending", "qosClass": class }));
         let gates = at(object, &["spec", "schedulingGates"]).and_then(Value::as_array);

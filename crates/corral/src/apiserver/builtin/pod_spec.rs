@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    containers,
-    values::{check_known, check_label, check_subdomain},
+    containers, dns, placement, security,
+    values::{check_known, check_label, check_subdomain, listed, text},
     volumes,
 };
 use crate::apiserver::{
@@ -146,6 +146,15 @@ pub(super) fn validate(path: &str, spec: Option<&Value>, around: Around<'_>, err
     check_known(&format!("{path}.restartPolicy"), &spec["restartPolicy"], &RESTART_POLICIES, errors);
     check_known(&format!("{path}.dnsPolicy"), &spec["dnsPolicy"], &DNS_POLICIES, errors);
     check_node_selector(path, spec, errors);
+    security::check_pod(path, spec, errors);
+    placement::check_affinity(path, spec, errors);
+    dns::check(path, spec, errors);
+    check_gates(path, spec, errors);
+    placement::check_spread(path, spec, errors);
+    security::check_host_users(path, spec, errors);
+    if let Some(name) = spec["serviceAccountName"].as_str().filter(|name| !name.is_empty()) {
+        check_subdomain(&format!("{path}.serviceAccountName"), name, errors);
+    }
     if let Some(name) = spec["nodeName"].as_str().filter(|name| !name.is_empty()) {
         check_subdomain(&format!("{path}.nodeName"), name, errors);
     }
@@ -161,6 +170,12 @@ pub(super) fn validate(path: &str, spec: Option<&Value>, around: Around<'_>, err
         }
     }
     check_tolerations(path, spec, errors);
+    dns::check_aliases(path, spec, errors);
+    for name in ["priorityClassName", "runtimeClassName"] {
+        if let Some(class) = spec[name].as_str().filter(|class| !class.is_empty() || name == "runtimeClassName") {
+            check_subdomain(&format!("{path}.{name}"), class, errors);
+        }
+    }
     if let Some(policy) = spec.get("preemptionPolicy") {
         check_known(&format!("{path}.preemptionPolicy"), policy, &["PreemptLowerPriority", "Never"], errors);
     }
@@ -186,6 +201,25 @@ fn check_node_selector(path: &str, spec: &Value, errors: &mut Vec<FieldError>) {
         let value = value.as_str().unwrap_or_default();
         errors.extend(names::qualified(key).iter().map(|why| wrong(key, why)));
         errors.extend(names::label_value(value).iter().map(|why| wrong(value, why)));
+    }
+}
+
+/// What has to come true before a pod is ready, or is given a node.
+fn check_gates(path: &str, spec: &Value, errors: &mut Vec<FieldError>) {
+    for (index, gate) in listed(spec, "readinessGates").enumerate() {
+        let kind = text(gate, "conditionType");
+        let field = format!("{path}.readinessGates[{index}].conditionType");
+        errors.extend(names::qualified(kind).iter().map(|why| FieldError::invalid(field.as_str(), &json!(kind), why)));
+    }
+    let mut seen: Vec<&str> = vec![];
+    for (index, gate) in listed(spec, "schedulingGates").enumerate() {
+        let name = text(gate, "name");
+        let field = format!("{path}.schedulingGates[{index}]");
+        errors.extend(names::qualified(name).iter().map(|why| FieldError::invalid(field.as_str(), &json!(name), why)));
+        if seen.contains(&name) {
+            errors.push(FieldError::duplicate(field, &json!(name)));
+        }
+        seen.push(name);
     }
 }
 
@@ -221,10 +255,6 @@ fn check_tolerations(path: &str, spec: &Value, errors: &mut Vec<FieldError>) {
             check_known(&field("effect"), &toleration["effect"], &EFFECTS, errors);
         }
     }
-}
-
-fn listed<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
-    value.get(name).and_then(Value::as_array).into_iter().flatten()
 }
 
 #[cfg(test)]
