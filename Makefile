@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 # Programs are chosen by --bin, never by -p: then all of them share the dependencies that the tests were built with.
 
-.PHONY: help demo docs demo-real build image test test-real record diff-fuzz sim mutants bench bench-sim bench-plan bench-preflight lab
+.PHONY: help demo docs demo-real build image test test-real record diff-fuzz sim mutants fuzz bench bench-sim bench-plan bench-preflight lab
 
 help: ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,18 @@ sim: ## Every scenario: every fault at every write, two crashes, random schedule
 
 mutants: ## Change core in small ways and look whether its tests notice (needs cargo-mutants); SHARD=0/8 for an eighth
 	cargo mutants --package drover-core --baseline skip --timeout 120 --shard $(or $(SHARD),0/1)
+
+# libFuzzer needs counters in the code, and no sanitizer: a stable compiler can do that.
+FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)
+FUZZ_HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+TARGET ?= requests
+
+fuzz: ## Search for what breaks the embedded API server (needs a C++ compiler): make fuzz TARGET=expressions SECONDS=600
+	@./scripts/need cargo cc
+	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --release --target $(FUZZ_HOST) --target-dir ../target/fuzz
+	mkdir -p target/fuzz/corpus/$(TARGET)
+	target/fuzz/$(FUZZ_HOST)/release/$(TARGET) target/fuzz/corpus/$(TARGET) fuzz/seeds/$(TARGET) \
+	  -max_total_time=$(or $(SECONDS),300) -timeout=10 -artifact_prefix=target/fuzz/
 
 bench: ## Measure the embedded API server, the simulated world and the operator
 	cargo bench --locked -p drover-corral --bench corral --bench world

@@ -226,8 +226,15 @@ async fn answer(server: &ApiServer, sent: &Sent) -> Option<(u16, String)> {
     Some((code, text))
 }
 
+/// As many cases as `PROPTEST_CASES` says, or else few enough for every test run.
+fn config(usual: u32) -> ProptestConfig {
+    let config = ProptestConfig::default();
+    let cases = if std::env::var_os("PROPTEST_CASES").is_some() { config.cases } else { usual };
+    ProptestConfig { cases, ..config }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(config(64))]
 
     #[test]
     fn a_refused_request_changes_nothing_and_none_panics(all in prop::collection::vec(sent(), 1..24)) {
