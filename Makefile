@@ -63,7 +63,7 @@ fuzz: ## Search for what breaks the embedded API server (needs a C++ compiler): 
 
 bench: ## Measure the embedded API server, the simulated world and the operator
 	cargo bench --locked -p drover-corral --bench corral --bench world
-	cargo bench --locked -p drover --bench operator
+	cargo bench --locked -p drover --bench corral --bench operator
 
 bench-preflight: ## Measure preflight on 1,000 nodes, 10,000 VMs and 30,000 pods
 	cargo bench --locked -p drover --bench preflight

@@ -418,6 +418,25 @@ fn growth() -> Vec<Figure> {
             times.push(("merge patch", started.elapsed()));
             let started = start();
             for turn in 0..TURNS {
+                let condition = json!({ "type": "Ready", "status": "True", "reason": turn.to_string() });
+                let changes = json!({ "status": { "conditions": [condition] } });
+                let params = PatchParams::default();
+                nodes.patch_status(&name(turn), &params, &Patch::Strategic(&changes)).await.expect("a patched status");
+            }
+            times.push(("strategic merge patch of a status", started.elapsed()));
+            let mut current: Vec<Node> = vec![];
+            for turn in 0..TURNS {
+                current.push(nodes.get(&name(turn)).await.expect("a node"));
+            }
+            let started = start();
+            for node in &mut current {
+                node.metadata.annotations.get_or_insert_default().insert("turn".into(), "update".into());
+                let name = node.metadata.name.clone().unwrap_or_default();
+                nodes.replace(&name, &Default::default(), node).await.expect("a replaced node");
+            }
+            times.push(("update", started.elapsed()));
+            let started = start();
+            for turn in 0..TURNS {
                 let config = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "labels": { "turn": turn.to_string() } } });
                 let params = PatchParams::apply("bench").force();
                 nodes.patch(&name(turn), &params, &Patch::Apply(&config)).await.expect("an applied node");
@@ -434,6 +453,15 @@ fn growth() -> Vec<Figure> {
                 nodes.delete(&format!("new-{turn}"), &Default::default()).await.expect("a deleted node");
             }
             times.push(("delete", started.elapsed()));
+            let started = start();
+            for turn in 0..TURNS {
+                let version = nodes.list_metadata(&ListParams::default().limit(1)).await.expect("a page");
+                let version = version.metadata.resource_version.unwrap_or_default();
+                patch(&nodes, turn).await;
+                let events = server.client("bench").request_events::<Seen>(watch(&version)).await.expect("a watch");
+                Box::pin(events).next().await.expect("an event").expect("no error");
+            }
+            times.push(("watch up to its first event", started.elapsed()));
             let started = start();
             for _ in 0..TURNS {
                 nodes.list(&ListParams::default().limit(10)).await.expect("a page");
