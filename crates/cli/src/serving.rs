@@ -1,7 +1,9 @@
 //! The embedded cluster on a socket, and the kubeconfig that leads there.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
@@ -79,10 +81,37 @@ impl Serving {
     }
 }
 
+const SCRATCH_PREFIX: &str = "drover-";
+const SCRATCH_SUFFIX: &str = ".kubeconfig";
+/// How long a host may take to say that nobody listens there.
+const PATIENCE: Duration = Duration::from_millis(20);
+
 fn scratch_file() -> anyhow::Result<TempPath> {
-    let file = tempfile::Builder::new().prefix("drover-").suffix(".kubeconfig").tempfile();
+    forget_dead(&std::env::temp_dir());
+    let file = tempfile::Builder::new().prefix(SCRATCH_PREFIX).suffix(SCRATCH_SUFFIX).tempfile();
     let file = file.context("cannot make a file for the kubeconfig; name one with --write-kubeconfig")?;
     Ok(file.into_temp_path())
+}
+
+/// Who is killed leaves its kubeconfig behind. One that leads nowhere any more is of no use to anybody.
+fn forget_dead(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(SCRATCH_PREFIX) && name.ends_with(SCRATCH_SUFFIX) && leads_nowhere(&entry.path()) {
+            // It may be somebody else's.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Whether nobody listens at the address that a kubeconfig names; false if it names none, or a host that takes its time.
+fn leads_nowhere(kubeconfig: &Path) -> bool {
+    let text = std::fs::read_to_string(kubeconfig).unwrap_or_default();
+    let address = text.lines().find_map(|line| line.trim().strip_prefix("server: https://")?.parse().ok());
+    let Some(address) = address else { return false };
+    let refused = TcpStream::connect_timeout(&address, PATIENCE).err();
+    refused.is_some_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
 fn with_remedy(error: ServeError) -> anyhow::Error {
@@ -92,5 +121,34 @@ fn with_remedy(error: ServeError) -> anyhow::Error {
         }
         ServeError::Kubeconfig { .. } => anyhow::anyhow!("{error}; give another file with --write-kubeconfig"),
         other => other.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn kubeconfigs_that_lead_nowhere_are_forgotten_and_others_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, address: SocketAddr| {
+            let text = format!("clusters:\n- cluster:\n    server: https://{address}\n");
+            std::fs::write(folder.path().join(name), text).unwrap();
+        };
+        let alive = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let dead = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        write("drover-alive.kubeconfig", alive.local_addr().unwrap());
+        write("drover-dead.kubeconfig", dead);
+        write("of-the-user.kubeconfig", dead);
+        std::fs::write(folder.path().join("drover-new.kubeconfig"), "").unwrap();
+
+        forget_dead(folder.path());
+
+        let mut left: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["drover-alive.kubeconfig", "drover-new.kubeconfig", "of-the-user.kubeconfig"]);
     }
 }
