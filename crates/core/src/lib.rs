@@ -3,6 +3,7 @@
 //! Nothing in here talks to a server, reads a clock or draws a random number. A decision follows from what was
 //! seen and the moment it is taken at, so a test states the one and compares the other.
 
+pub mod accepted;
 pub mod claims;
 pub mod cluster;
 pub mod decision;
@@ -12,6 +13,7 @@ pub mod metrics;
 pub mod placement;
 pub mod plan;
 pub mod preflight;
+mod rooms;
 pub mod seen;
 pub mod status;
 pub mod why;

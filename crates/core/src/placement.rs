@@ -1,9 +1,11 @@
 //! Which node could take a pod, and what is in the way on the others.
 //!
 //! The filters are the scheduler's, as far as they can be read from objects: cordon, taints, selectors, affinity,
-//! resources, volumes that belong to a node, pods that must not be neighbours. Preferences and topology spread are not.
+//! resources, volumes that belong to a node, pods that must not be neighbours, spread constraints. Preferences are not.
 
-use std::collections::BTreeMap;
+mod spread;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::node::UNSCHEDULABLE_TAINT;
 use k8s_openapi::api::core::v1::{
@@ -28,6 +30,8 @@ pub enum Obstacle {
     Full(String),
     /// A pod is there that must not be its neighbour: `shop/cart-0`.
     Neighbour(String),
+    /// Pods like it would be spread too unevenly over the values of this label.
+    Spread(String),
     NotReady,
     Cordoned,
 }
@@ -38,14 +42,19 @@ pub struct Places<'a> {
     cluster: &'a Cluster,
     free: BTreeMap<&'a str, Amounts>,
     pods: BTreeMap<&'a str, Vec<&'a Pod>>,
+    /// Nodes that take no pods any more.
+    gone: BTreeSet<&'a str>,
+    /// Pods that have come to another node than the cluster knows.
+    moved: Vec<(&'a Pod, &'a str)>,
 }
 
 impl<'a> Places<'a> {
     pub fn of(cluster: &'a Cluster) -> Self {
         let free = cluster.nodes.iter().map(|node| (node.metadata.name.as_str(), node.status.allocatable.clone()));
-        let mut places = Places { cluster, free: free.collect(), pods: BTreeMap::new() };
+        let (gone, moved) = (BTreeSet::new(), Vec::new());
+        let mut places = Places { cluster, free: free.collect(), pods: BTreeMap::new(), gone, moved };
         for pod in cluster.pods.iter().filter(|pod| !pod.spec.node_name.is_empty() && !pod.has_ended()) {
-            places.put(pod, &pod.spec.node_name);
+            places.occupy(pod, &pod.spec.node_name);
         }
         places
     }
@@ -57,6 +66,11 @@ impl<'a> Places<'a> {
 
     /// A pod comes to a node.
     pub fn put(&mut self, pod: &'a Pod, node: &'a str) {
+        self.moved.push((pod, node));
+        self.occupy(pod, node);
+    }
+
+    fn occupy(&mut self, pod: &'a Pod, node: &'a str) {
         if let Some(free) = self.free.get_mut(node) {
             for (resource, needed) in needs(pod) {
                 if let Some(left) = free.get_mut(&resource) {
@@ -68,9 +82,17 @@ impl<'a> Places<'a> {
     }
 
     /// A node goes, and its pods with it.
-    pub fn remove(&mut self, node: &str) {
+    pub fn remove(&mut self, node: &'a str) {
         self.free.remove(node);
         self.pods.remove(node);
+        self.gone.insert(node);
+    }
+
+    /// The pods of a namespace that are on a node, with it.
+    fn in_namespace<'b>(&'b self, namespace: &'b str) -> impl Iterator<Item = (&'a Pod, &'a str)> + use<'a, 'b> {
+        let stay = self.cluster.pods.in_namespace(namespace).map(|pod| (pod, pod.spec.node_name.as_str()));
+        let stay = stay.filter(|(pod, node)| !node.is_empty() && !pod.has_ended() && !self.gone.contains(node));
+        stay.chain(self.moved.iter().copied().filter(move |(pod, _)| pod.metadata.namespace == namespace))
     }
 
     /// The first node that takes the pod as it is, the one with the fewest pods first.
@@ -78,11 +100,21 @@ impl<'a> Places<'a> {
         let mut nodes: Vec<&Node> =
             self.cluster.nodes.iter().filter(|node| self.free.contains_key(node.metadata.name.as_str())).collect();
         nodes.sort_by_key(|node| self.pods_on(&node.metadata.name).len());
-        nodes.into_iter().find(|node| self.obstacles(pod, node).is_empty()).map(|node| node.metadata.name.as_str())
+        let spread = spread::of(self, pod);
+        let takes = |node: &&Node| spread.iter().all(|one| !one.refuses(node)) && self.barred(pod, node).is_empty();
+        nodes.into_iter().find(takes).map(|node| node.metadata.name.as_str())
     }
 
     /// Everything on one node that is in the way of a pod; nothing if it could run there.
     pub fn obstacles(&self, pod: &Pod, node: &Node) -> Vec<Obstacle> {
+        let mut found = self.barred(pod, node);
+        let spread = spread::of(self, pod);
+        found.extend(spread.iter().find(|one| one.refuses(node)).map(|one| Obstacle::Spread(one.key().to_owned())));
+        found
+    }
+
+    /// All but how pods are spread.
+    fn barred(&self, pod: &Pod, node: &Node) -> Vec<Obstacle> {
         let mut found = Vec::new();
         selectors(pod, node, &mut found);
         let barriers = node.barriers().filter(|taint| !is_tolerated(&pod.spec.tolerations, taint));

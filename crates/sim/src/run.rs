@@ -226,7 +226,7 @@ impl Stage {
             self.clock.sleep(LOOK).await;
             let now = self.clock.now();
             let too_late = now > limit();
-            let changes = self.looking(|record| record.changes);
+            let changes = self.changes();
             if std::mem::replace(&mut seen, changes) == changes && !too_late {
                 continue;
             }
@@ -286,6 +286,11 @@ impl Stage {
     /// What should not have happened so far.
     pub fn violations(&self) -> Vec<Violation> {
         self.looking(|record| record.violations.clone())
+    }
+
+    /// How many times the store has changed, renewals of Leases aside: as long as it stays the same, nobody does anything.
+    pub fn changes(&self) -> usize {
+        self.looking(|record| record.changes)
     }
 
     /// How many writes the operators have made, those of their elections included.

@@ -9,6 +9,9 @@ pub const COMPLETE: &str = "Complete";
 /// Ours: counts and waits, for clusters whose installed definition of Plan prunes the fields that it does not know.
 pub const PROGRESSING: &str = "Progressing";
 
+/// Ours: the codes of what somebody has accepted, and since when; false once they are taken back.
+pub const RISKS_ACCEPTED: &str = "RisksAccepted";
+
 pub const TRUE: &str = "True";
 pub const FALSE: &str = "False";
 pub const UNKNOWN: &str = "Unknown";
@@ -35,6 +38,10 @@ pub mod reasons {
     pub const JOB_FAILED: &str = "JobFailed";
     /// Complete is true.
     pub const COMPLETE: &str = "Complete";
+    /// RisksAccepted is true.
+    pub const ACCEPTED: &str = "Accepted";
+    /// RisksAccepted is false.
+    pub const WITHDRAWN: &str = "Withdrawn";
 }
 
 pub const MISSING_CHANNEL_AND_VERSION: &str = "cannot resolve plan: missing channel and version";

@@ -1,5 +1,7 @@
 //! The Events about a Plan: type, reason and exact message of each.
 
+use crate::marks;
+
 /// What an Event about a Plan says.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PlanEvent {
@@ -96,6 +98,14 @@ impl PlanEvent {
     /// Ours: a Job that Drover did not make is at work for the Plan.
     pub fn another_controller_acts(sentence: &str) -> Self {
         Self::warning("AnotherControllerActs", sentence.to_owned())
+    }
+
+    /// Ours: somebody accepts what these codes stand for, or no longer does.
+    pub fn risks_accepted(codes: &str, accepted: bool) -> Self {
+        match accepted {
+            true => Self::normal("RisksAccepted", format!("Accepted by the annotation {}: {codes}", marks::ACCEPT)),
+            false => Self::normal("RisksWithdrawn", format!("No longer accepted: {codes}")),
+        }
     }
 
     /// `message` is that of the condition: see [`super::conditions::job_failed`].

@@ -153,7 +153,7 @@ fn a_manifest_is_checked_before_it_is_applied() {
     assert_eq!(output.status.code(), Some(1));
     let text = said(&output);
     assert!(text.starts_with("## Pre-flight of plan/ns/up\n\n**blocked (1 finding blocks, "), "{text}");
-    let row = "| **blocks** | [DRV-PLAN-002](docs/checks.md#drv-plan-002) | Plan ns/up: secrets \"gone\" not found.";
+    let row = "| **blocks** | DRV-PLAN-002<br>docs/checks.md#drv-plan-002 | Plan ns/up: secrets \"gone\" not found.";
     assert!(text.contains(row), "{text}");
 }
 

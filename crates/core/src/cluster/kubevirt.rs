@@ -23,7 +23,7 @@ seen! {
         spec: VirtualMachineTemplateSpec,
     }
     VirtualMachineTemplateSpec {
-        volumes: Vec<Named>,
+        volumes: Box<[Named]>,
     }
     Named {
         name: String,
@@ -31,7 +31,7 @@ seen! {
     VirtualMachineStatus {
         printable_status: String,
         /// Volumes that are on their way in or out.
-        volume_requests: Vec<serde::de::IgnoredAny>,
+        volume_requests: Box<[serde::de::IgnoredAny]>,
     }
 
     VirtualMachineInstance {
@@ -43,7 +43,7 @@ seen! {
         node_selector: BTreeMap<String, String>,
         affinity: InstanceAffinity,
         domain: Domain,
-        volumes: Vec<InstanceVolume>,
+        volumes: Box<[InstanceVolume]>,
         eviction_strategy: Option<String>,
     }
     InstanceAffinity {
@@ -53,7 +53,7 @@ seen! {
         devices: Devices,
     }
     Devices {
-        host_devices: Vec<Named>,
+        host_devices: Box<[Named]>,
     }
     InstanceVolume {
         name: String,
@@ -66,7 +66,7 @@ seen! {
     InstanceStatus {
         phase: String,
         node_name: String,
-        conditions: Vec<Condition>,
+        conditions: Box<[Condition]>,
     }
 
     /// A VM on its way to another node.

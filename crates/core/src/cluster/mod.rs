@@ -9,6 +9,7 @@ mod budget;
 pub mod certificate;
 pub mod cluster_api;
 mod event;
+mod followed;
 pub mod harvester;
 pub mod kubevirt;
 pub mod longhorn;
@@ -28,17 +29,21 @@ mod wire;
 mod workload;
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use drover_api::plan::labels;
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use crate::accepted::Acceptance;
 use crate::decision::Kind;
+use crate::rooms::{self, Departure};
 use crate::seen::{JobSeen, NodeSeen, PlanSeen, PodSeen, SecretSeen, Seen};
 
 pub use amount::{Amount, Amounts};
 pub use budget::{Bound, BudgetSpec, BudgetStatus, PodDisruptionBudget};
 pub use event::{Event, Regarding};
+pub use followed::FOLLOWED;
 pub use node::{Address, LEASES as NODE_LEASES, Lease, LeaseSpec, Node, NodeInfo, NodeSpec, NodeStatus, Taint};
 pub use parts::{Condition, Meta, ObjectRef, OwnerReference, condition, is_true};
 pub use pod::{
@@ -85,9 +90,13 @@ pub struct Cluster {
     pub looks: looks::Looks,
     /// Objects that somebody writes through a version of the API that is going to be removed.
     pub old_versions: Vec<OldVersion>,
+    /// Who has accepted something in an object that asks for an upgrade.
+    pub acceptances: BTreeMap<ObjectRef, Acceptance>,
     /// The same objects as the Plan engine reads them.
     pub engine: EngineObjects,
     pub unseen: Vec<Unseen>,
+    /// Worked out when it is first asked for: several checks look at it, and it is dear.
+    departures: OnceLock<BTreeMap<String, Departure>>,
 }
 
 /// Plans, and whatever a decision about them rests on.
@@ -185,6 +194,7 @@ impl Cluster {
 
     /// Takes an item of a list. Those of built-in kinds do not say what they are: then they are what their list is of.
     pub fn take_item(&mut self, api_version: &str, kind: &str, json: &[u8]) {
+        self.departures = OnceLock::new();
         match serde_json::from_slice::<Head>(json) {
             Ok(mut head) => {
                 if head.kind.is_empty() {
@@ -197,6 +207,7 @@ impl Cluster {
                     &head.metadata.name,
                     json,
                 ));
+                self.note_acceptance(&head, json);
                 if let Err(error) = self.put(&head, json) {
                     self.miss(&head, Cause::Unreadable(error.to_string()));
                 }
@@ -205,6 +216,21 @@ impl Cluster {
                 let cause = Cause::Unreadable(error.to_string());
                 self.unseen.push(Unseen { kind: "an object".to_owned(), object: None, cause });
             }
+        }
+    }
+
+    fn note_acceptance(&mut self, head: &Head, json: &[u8]) {
+        const ASKING: [(&str, &str); 4] = [
+            ("upgrade.cattle.io", "Plan"),
+            ("harvesterhci.io", "Upgrade"),
+            ("run.tanzu.vmware.com", "TanzuKubernetesCluster"),
+            ("cluster.x-k8s.io", "Cluster"),
+        ];
+        let group = head.api_version.split_once('/').map_or("", |(group, _)| group);
+        let acceptance = ASKING.contains(&(group, head.kind.as_str())).then(|| Acceptance::read(json));
+        if let Some(acceptance) = acceptance.flatten() {
+            let object = ObjectRef::new(&head.kind, &head.metadata.namespace, &head.metadata.name);
+            self.acceptances.insert(object, acceptance);
         }
     }
 
@@ -311,6 +337,11 @@ impl Cluster {
 
     pub fn plan(&self, namespace: &str, name: &str) -> Option<&PlanSeen> {
         self.engine.namespaces.get(namespace)?.plans.get(name)
+    }
+
+    /// What would become of the pods of each node, if it alone went.
+    pub(crate) fn departures(&self) -> &BTreeMap<String, Departure> {
+        self.departures.get_or_init(|| rooms::departures(self))
     }
 
     /// The pods that are on a node and have not ended.

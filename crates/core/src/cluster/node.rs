@@ -24,7 +24,7 @@ pub struct Node {
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeSpec {
     pub unschedulable: bool,
-    pub taints: Vec<Taint>,
+    pub taints: Box<[Taint]>,
     #[serde(rename = "providerID")]
     pub provider_id: String,
 }
@@ -43,9 +43,9 @@ pub struct Taint {
 pub struct NodeStatus {
     pub capacity: Amounts,
     pub allocatable: Amounts,
-    pub conditions: Vec<Condition>,
+    pub conditions: Box<[Condition]>,
     pub node_info: NodeInfo,
-    pub addresses: Vec<Address>,
+    pub addresses: Box<[Address]>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

@@ -27,8 +27,8 @@ pub struct Meta {
     /// When it will be gone, for an object that is being deleted.
     pub deletion_timestamp: Option<Timestamp>,
     pub deletion_grace_period_seconds: Option<i64>,
-    pub owner_references: Vec<OwnerReference>,
-    pub finalizers: Vec<String>,
+    pub owner_references: Box<[OwnerReference]>,
+    pub finalizers: Box<[String]>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -52,18 +52,26 @@ impl Meta {
         self.deletion_timestamp.map(|end| end.checked_sub(grace).unwrap_or(end))
     }
 
+    /// Of others' annotations only these are kept.
+    pub(super) fn keep_annotations(&mut self, others: impl Fn(&str) -> bool) {
+        let annotations = std::mem::take(&mut self.annotations).into_iter();
+        self.annotations = annotations.filter(|(key, _)| is_read_whole(key) || others(key)).collect();
+    }
+
     /// Drops what takes room and is read by nobody: of long annotations of others only their beginning is kept, which says
     /// that they are there.
     pub(super) fn forget_copies(&mut self) {
         self.annotations.remove(LAST_APPLIED);
         for (key, value) in &mut self.annotations {
-            let read =
-                READ_WHOLE.iter().any(|group| key.split('/').next().is_some_and(|prefix| prefix.ends_with(group)));
-            if value.len() > LONG && !read {
+            if value.len() > LONG && !is_read_whole(key) {
                 *value = value.chars().take(LONG / 8).collect();
             }
         }
     }
+}
+
+fn is_read_whole(key: &str) -> bool {
+    READ_WHOLE.iter().any(|group| key.split('/').next().is_some_and(|prefix| prefix.ends_with(group)))
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

@@ -9,10 +9,12 @@ use serde::de::IgnoredAny;
 
 use super::amount::{Amount, Amounts};
 use super::parts::{Condition, Meta, condition, is_true};
-use super::shelf::projections;
+use super::shelf::Projection;
 
 /// The kubelet's own pods, of which the API server holds only a picture.
 const MIRROR: &str = "kubernetes.io/config.mirror";
+/// The conditions that somebody reads.
+const CONDITIONS: [&str; 3] = ["Ready", "PodScheduled", "DisruptionTarget"];
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
@@ -29,14 +31,14 @@ pub struct PodSpec {
     pub node_name: String,
     pub node_selector: BTreeMap<String, String>,
     pub affinity: Option<Box<Affinity>>,
-    pub tolerations: Vec<Toleration>,
-    pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
-    pub scheduling_gates: Vec<IgnoredAny>,
+    pub tolerations: Box<[Toleration]>,
+    pub topology_spread_constraints: Box<[TopologySpreadConstraint]>,
+    pub scheduling_gates: Box<[IgnoredAny]>,
     pub scheduler_name: String,
-    pub containers: Vec<Container>,
-    pub init_containers: Vec<Container>,
+    pub containers: Box<[Container]>,
+    pub init_containers: Box<[Container]>,
     pub overhead: Amounts,
-    pub volumes: Vec<Volume>,
+    pub volumes: Box<[Volume]>,
     pub termination_grace_period_seconds: Option<i64>,
     pub priority: i64,
     pub host_network: bool,
@@ -56,7 +58,6 @@ pub struct Container {
 #[serde(default)]
 pub struct Resources {
     pub requests: Amounts,
-    pub limits: Amounts,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -96,11 +97,11 @@ pub struct PodStatus {
     pub phase: String,
     pub reason: String,
     pub message: String,
-    pub conditions: Vec<Condition>,
+    pub conditions: Box<[Condition]>,
     pub start_time: Option<Timestamp>,
     pub nominated_node_name: String,
-    pub container_statuses: Vec<ContainerStatus>,
-    pub init_container_statuses: Vec<ContainerStatus>,
+    pub container_statuses: Box<[ContainerStatus]>,
+    pub init_container_statuses: Box<[ContainerStatus]>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -116,9 +117,9 @@ pub struct ContainerStatus {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ContainerState {
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<Box<Waiting>>,
     pub running: Option<Running>,
-    pub terminated: Option<Terminated>,
+    pub terminated: Option<Box<Terminated>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -144,7 +145,24 @@ pub struct Terminated {
     pub finished_at: Option<Timestamp>,
 }
 
-projections! { Pod => "Pod" }
+impl Projection for Pod {
+    const KIND: &'static str = "Pod";
+
+    fn metadata(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut Meta {
+        &mut self.metadata
+    }
+
+    /// There are more pods than anything else, and each says a lot that nobody asks for.
+    fn slim(&mut self) {
+        self.metadata.keep_annotations(|key| key == MIRROR);
+        let conditions = std::mem::take(&mut self.status.conditions).into_iter();
+        self.status.conditions = conditions.filter(|one| CONDITIONS.contains(&one.kind.as_str())).collect();
+    }
+}
 
 impl Pod {
     pub fn is_ready(&self) -> bool {

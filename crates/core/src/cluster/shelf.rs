@@ -12,6 +12,9 @@ pub trait Projection: DeserializeOwned {
 
     fn metadata(&self) -> &Meta;
     fn metadata_mut(&mut self) -> &mut Meta;
+
+    /// Drops what nobody reads.
+    fn slim(&mut self) {}
 }
 
 /// Says that a struct with a field `metadata` is a projection of a kind.
@@ -30,8 +33,9 @@ macro_rules! projections {
 }
 pub(super) use projections;
 
+/// In boxes: nodes of a tree are half empty, and what they do not hold takes no room then.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Shelf<T>(BTreeMap<(String, String), T>);
+pub struct Shelf<T>(BTreeMap<(String, String), Box<T>>);
 
 impl<T> Default for Shelf<T> {
     fn default() -> Self {
@@ -44,15 +48,16 @@ impl<T: Projection> Shelf<T> {
     pub fn decode(&mut self, json: &[u8]) -> Result<&T, serde_json::Error> {
         let mut object: T = serde_json::from_slice(json)?;
         object.metadata_mut().forget_copies();
+        object.slim();
         let key = (object.metadata().namespace.clone(), object.metadata().name.clone());
         if key.1.is_empty() {
             return Err(serde::de::Error::custom("it has no name"));
         }
-        Ok(self.0.entry(key).insert_entry(object).into_mut())
+        Ok(self.0.entry(key).insert_entry(Box::new(object)).into_mut())
     }
 
     pub fn get(&self, namespace: &str, name: &str) -> Option<&T> {
-        self.0.get(&(namespace.to_owned(), name.to_owned()))
+        self.0.get(&(namespace.to_owned(), name.to_owned())).map(Box::as_ref)
     }
 
     /// An object without a namespace.
@@ -60,13 +65,17 @@ impl<T: Projection> Shelf<T> {
         self.get("", name)
     }
 
+    pub fn remove(&mut self, namespace: &str, name: &str) {
+        self.0.remove(&(namespace.to_owned(), name.to_owned()));
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.0.values()
+        self.0.values().map(Box::as_ref)
     }
 
     pub fn in_namespace<'a>(&'a self, namespace: &str) -> impl Iterator<Item = &'a T> {
         let from = (namespace.to_owned(), String::new());
-        self.0.range(from..).take_while(move |((of, _), _)| of == namespace).map(|(_, object)| object)
+        self.0.range(from..).take_while(move |((of, _), _)| of == namespace).map(|(_, object)| object.as_ref())
     }
 
     pub fn len(&self) -> usize {

@@ -48,7 +48,7 @@ pub struct ScaledStatus {
     pub available_replicas: i64,
     pub updated_replicas: i64,
     pub observed_generation: i64,
-    pub conditions: Vec<Condition>,
+    pub conditions: Box<[Condition]>,
 }
 
 impl ScaledSpec {
@@ -100,7 +100,7 @@ pub struct JobStatus {
     pub failed: i64,
     pub start_time: Option<Timestamp>,
     pub completion_time: Option<Timestamp>,
-    pub conditions: Vec<Condition>,
+    pub conditions: Box<[Condition]>,
 }
 
 impl Job {

@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::decide::{View, Wish};
 use super::syntax::label_value_problem;
 use super::version::{is_lower, munge};
+use crate::accepted::codes;
 use crate::decision::{Question, Reason, Wait};
 use crate::seen::PlanSeen;
 
@@ -129,8 +130,7 @@ fn followed(plan: &PlanSeen) -> Option<&str> {
 }
 
 fn is_downgrade_accepted(plan: &PlanSeen) -> bool {
-    let accepted = plan.meta.annotations.get(marks::ACCEPT).map(String::as_str).unwrap_or_default();
-    accepted.split(',').any(|code| code.trim() == marks::CHANNEL_DOWNGRADE)
+    codes(&plan.meta.annotations).contains(marks::CHANNEL_DOWNGRADE)
 }
 
 fn downgrade(plan: &PlanSeen, url: &str, version: &str, known: &str, now: Timestamp) -> Wait {

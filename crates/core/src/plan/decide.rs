@@ -15,6 +15,7 @@ use super::nodes::{self, Steps};
 use super::status;
 use super::validate;
 use super::version::munge;
+use crate::accepted;
 use crate::decision::{Decision, Question, Reason, Wait};
 use crate::seen::{JobSeen, NodeSeen, PlanSeen, PodSeen, SecretSeen};
 
@@ -69,6 +70,8 @@ pub(super) struct Wish {
     pub hash: Option<LatestHash>,
     /// A digest of what shapes the Jobs: see [`template`].
     pub template: String,
+    /// The codes that somebody has accepted, in one text; empty if there are none.
+    pub accepted: String,
     /// What is wrong with the channel although a version is known.
     pub channel: Option<Wait>,
     pub ask: Option<Question>,
@@ -137,6 +140,7 @@ pub(super) fn read_wish(view: &View<'_>, now: Timestamp) -> Wish {
         source: VersionSource::Version,
         hash: None,
         template: String::new(),
+        accepted: accepted::codes(&plan.meta.annotations).into_iter().collect::<Vec<_>>().join(", "),
         channel: None,
         ask: None,
         look_again: None,

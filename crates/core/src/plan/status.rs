@@ -86,6 +86,7 @@ fn status(old: &PlanStatus, wish: &Wish, steps: &Steps, waits: &[Wait], now: Tim
         }
         Err(wait) => set(&mut new, condition::LATEST_RESOLVED, condition::FALSE, reasons::ERROR, &wait.sentence, &at),
     }
+    record_acceptance(&mut new, &wish.accepted, &at);
     let complete = find(&new, condition::COMPLETE).is_some_and(|condition| condition.status == condition::TRUE);
     let progressing = if complete && waits.is_empty() { condition::FALSE } else { condition::TRUE };
     let reason = waits.first().map_or_else(|| reasons::COMPLETE.to_owned(), |wait| wait.reason.to_string());
@@ -93,6 +94,18 @@ fn status(old: &PlanStatus, wish: &Wish, steps: &Steps, waits: &[Wait], now: Tim
     set(&mut new, condition::PROGRESSING, progressing, &reason, &message, &at);
     new.waits = waits.iter().take(PUBLISHED).map(published).collect();
     new
+}
+
+/// What somebody accepts stays on record, also when it is no longer accepted.
+fn record_acceptance(status: &mut PlanStatus, codes: &str, at: &str) {
+    let before = find(status, condition::RISKS_ACCEPTED).map(|condition| condition.message.clone());
+    match before {
+        _ if !codes.is_empty() => {
+            set(status, condition::RISKS_ACCEPTED, condition::TRUE, reasons::ACCEPTED, codes, at);
+        }
+        Some(codes) => set(status, condition::RISKS_ACCEPTED, condition::FALSE, reasons::WITHDRAWN, &codes, at),
+        None => {}
+    }
 }
 
 /// Is it done, in the words that scripts of today compare.
@@ -208,6 +221,9 @@ fn transitions(old: &PlanStatus, new: &PlanStatus, wish: &Wish) -> Vec<(PlanEven
             events.push((PlanEvent::resolved(wish.source, &new.latest_version), cause));
         }
         _ => {}
+    }
+    if let Some((condition, cause)) = changed(condition::RISKS_ACCEPTED) {
+        events.push((PlanEvent::risks_accepted(&condition.message, condition.status == condition::TRUE), cause));
     }
     let held_up = [Reason::BudgetForbids, Reason::EvictionRefused].map(|reason| reason.to_string());
     for wait in new.waits.iter().filter(|wait| held_up.contains(&wait.reason) && !has_said(old, &wait.sentence)) {

@@ -1,14 +1,14 @@
 //! What somebody wants to do to the cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use drover_api::harvester::setting::names;
-use drover_api::marks;
 use serde::Deserialize;
 
 use super::Scope;
 use super::versions::Release;
-use crate::cluster::{Cluster, Meta, Node, cluster_api, harvester, tanzu};
+use crate::accepted::codes;
+use crate::cluster::{Cluster, Meta, Node, ObjectRef, cluster_api, harvester, tanzu};
 use crate::plan::selector::Selector;
 use crate::seen::PlanSeen;
 
@@ -54,25 +54,25 @@ impl Intent {
 
     pub fn upgrade(upgrade: harvester::Upgrade) -> Self {
         let name = format!("upgrade/{}", upgrade.metadata.name);
-        let accepted = accepted(&upgrade.metadata.annotations);
+        let accepted = codes(&upgrade.metadata.annotations);
         Intent { asked: Asked::Upgrade(Box::new(upgrade)), name, accepted }
     }
 
     pub fn plan(plan: PlanSeen) -> Self {
         let name = format!("plan/{}/{}", plan.meta.namespace, plan.meta.name);
-        let accepted = accepted(&plan.meta.annotations);
+        let accepted = codes(&plan.meta.annotations);
         Intent { asked: Asked::Plan(Box::new(plan)), name, accepted }
     }
 
     pub fn guest(guest: tanzu::GuestCluster) -> Self {
         let name = format!("tkc/{}/{}", guest.metadata.namespace, guest.metadata.name);
-        let accepted = accepted(&guest.metadata.annotations);
+        let accepted = codes(&guest.metadata.annotations);
         Intent { asked: Asked::Guest(Box::new(guest)), name, accepted }
     }
 
     pub fn cluster(cluster: cluster_api::Cluster) -> Self {
         let name = format!("cluster/{}/{}", cluster.metadata.namespace, cluster.metadata.name);
-        let accepted = accepted(&cluster.metadata.annotations);
+        let accepted = codes(&cluster.metadata.annotations);
         Intent { asked: Asked::Cluster(Box::new(cluster)), name, accepted }
     }
 
@@ -196,11 +196,17 @@ impl Intent {
         };
         annotations.get(key).map(String::as_str)
     }
-}
 
-fn accepted(annotations: &BTreeMap<String, String>) -> BTreeSet<String> {
-    let codes = annotations.get(marks::ACCEPT).map(String::as_str).unwrap_or_default();
-    codes.split(',').map(str::trim).filter(|code| !code.is_empty()).map(str::to_owned).collect()
+    /// The object that asks, if it is one.
+    pub fn object(&self) -> Option<ObjectRef> {
+        Some(match &self.asked {
+            Asked::Upgrade(upgrade) => ObjectRef::of(upgrade.as_ref()),
+            Asked::Plan(plan) => ObjectRef::from(&plan.subject()),
+            Asked::Guest(guest) => ObjectRef::of(guest.as_ref()),
+            Asked::Cluster(cluster) => ObjectRef::of(cluster.as_ref()),
+            Asked::Anything | Asked::Version(_) => return None,
+        })
+    }
 }
 
 pub fn is_harvester(cluster: &Cluster) -> bool {

@@ -33,7 +33,7 @@ use crate::cluster::{Cluster, ObjectRef, Projection};
 
 pub use intent::{Asked, Intent, UnknownObject};
 pub use page::page;
-pub use report::{Report, Reported, Unchecked, Verdict, examine};
+pub use report::{AcceptedBy, Report, Reported, Unchecked, Verdict, examine};
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

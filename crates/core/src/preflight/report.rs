@@ -1,13 +1,15 @@
 //! Everything that a run of the catalogue has to say.
 
+use drover_api::marks;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{Check, Intent, Severity, catalogue};
+use crate::accepted::Acceptance;
 use crate::cluster::{Cause, Cluster, ObjectRef};
 
-/// Where the page of a check is.
-const PAGE: &str = "docs/checks.md#";
+/// The page of all checks, in Drover's repository.
+const PAGE: &str = "docs/checks.md";
 
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -49,6 +51,29 @@ pub struct Reported {
     pub page: String,
     /// Somebody has said that it is to be done nevertheless.
     pub accepted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted_by: Option<AcceptedBy>,
+}
+
+/// Where something is accepted, and by whom as far as objects tell.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AcceptedBy {
+    pub object: ObjectRef,
+    pub annotation: &'static str,
+    /// None for a manifest, and where the managed fields were left out.
+    #[serde(flatten)]
+    pub acceptance: Option<Acceptance>,
+}
+
+impl std::fmt::Display for AcceptedBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "by the annotation {} of {}", self.annotation, self.object.in_words())?;
+        match &self.acceptance {
+            Some(Acceptance { by, at: Some(at) }) => write!(f, ", which {by} wrote at {at}"),
+            Some(Acceptance { by, at: None }) => write!(f, ", which {by} wrote"),
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -81,13 +106,29 @@ pub fn examine(cluster: &Cluster, intent: &Intent) -> Report {
             objects: finding.objects,
             consequence: check.consequence,
             remedy: finding.remedy.unwrap_or_else(|| check.remedy.to_owned()),
-            page: format!("{PAGE}{}", check.code.to_lowercase()),
+            page: page_of(check.code, env!("CARGO_PKG_REPOSITORY")),
             accepted: intent.accepted.contains(check.code),
+            accepted_by: accepted_by(cluster, intent).filter(|_| intent.accepted.contains(check.code)),
         }));
     }
     findings.sort_by_key(|finding| (finding.accepted, finding.severity));
     let verdict = verdict(&findings, &unchecked);
     Report { object: intent.name.clone(), looked_at: cluster.looked_at, verdict, findings, unchecked, passed }
+}
+
+/// Where the page of a check is: an address where the repository has one, else the file and the place in it.
+fn page_of(code: &str, repository: &str) -> String {
+    let page = format!("{PAGE}#{}", code.to_lowercase());
+    match repository {
+        "" => page,
+        repository => format!("{repository}/blob/v{}/{page}", env!("CARGO_PKG_VERSION")),
+    }
+}
+
+fn accepted_by(cluster: &Cluster, intent: &Intent) -> Option<AcceptedBy> {
+    let object = intent.object()?;
+    let acceptance = cluster.acceptances.get(&object).cloned();
+    Some(AcceptedBy { object, annotation: marks::ACCEPT, acceptance })
 }
 
 #[derive(PartialEq)]
@@ -129,5 +170,26 @@ fn verdict(findings: &[Reported], unchecked: &[Unchecked]) -> Verdict {
 impl Report {
     pub fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|finding| finding.severity == severity && !finding.accepted).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_an_address_where_the_repository_has_one() {
+        assert_eq!(page_of("DRV-NODE-003", ""), "docs/checks.md#drv-node-003");
+        let address = page_of("DRV-NODE-003", "https://example.com/drover");
+        assert!(address.starts_with("https://example.com/drover/blob/v"), "{address}");
+        assert!(address.ends_with("/docs/checks.md#drv-node-003"), "{address}");
+    }
+
+    #[test]
+    fn the_page_of_every_check_is_there() {
+        let page = crate::preflight::page();
+        for check in catalogue() {
+            assert!(page.contains(&format!("\n## {}\n", check.code)), "{}", check.code);
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::upgrades::config;
 use super::{Check, Finding, Intent, Scope, Severity, path};
 use crate::cluster::kubevirt::{Migration, VirtualMachineInstance};
 use crate::cluster::{Cluster, Node, ObjectRef, condition};
-use crate::placement::suits_affinity;
+use crate::forecast::suits_vm;
 
 pub const CHECKS: &[Check] = &[
     Check {
@@ -153,13 +153,9 @@ fn no_target(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     if hosts.len() < 2 {
         return Vec::new();
     }
-    let takes = |vm: &VirtualMachineInstance, node: &Node| {
-        let selected = vm.spec.node_selector.iter().all(|(key, value)| node.metadata.labels.get(key) == Some(value));
-        selected && vm.spec.affinity.node_affinity.as_ref().is_none_or(|affinity| suits_affinity(affinity, node))
-    };
     let stuck = running(cluster, intent)
         .into_iter()
-        .filter(|vm| !hosts.iter().any(|node| node.metadata.name != vm.status.node_name && takes(vm, node)));
+        .filter(|vm| !hosts.iter().any(|node| node.metadata.name != vm.status.node_name && suits_vm(vm, node)));
     let finding = |vm: &VirtualMachineInstance| {
         Finding::new(format!("VM {} runs on node {}, and no other node suits it", path(vm), vm.status.node_name))
             .on(vm)

@@ -1,8 +1,13 @@
 //! Why a PodDisruptionBudget lets a pod not go: too few replicas, pods that are not healthy, budgets that overlap.
 
+use jiff::SignedDuration;
+
 use super::link::{Chain, Link, Outlook};
-use super::pod;
+use super::{pod, vm, volume};
 use crate::cluster::{Bound, Cluster, ObjectRef, Pod, PodDisruptionBudget, condition};
+
+/// So long pods may take to become healthy on another node before that is worth a word.
+const USUAL_START: SignedDuration = SignedDuration::from_mins(5);
 
 /// What forbids the eviction of a pod, from its budget down; nothing if it may go.
 pub fn forbids(cluster: &Cluster, pod: &Pod) -> Option<Chain> {
@@ -13,9 +18,20 @@ pub fn forbids(cluster: &Cluster, pod: &Pod) -> Option<Chain> {
     let budgets: Vec<&PodDisruptionBudget> = cluster.budgets_of(pod).collect();
     match budgets.as_slice() {
         [] => None,
-        [budget] => refuses(cluster, budget, pod),
+        [budget] => refuses(cluster, budget, pod).map(|chain| below(cluster, budget, pod).unwrap_or(chain)),
         [first, second, ..] => Some(vec![overlap(first, second, pod)]),
     }
+}
+
+/// Budgets that a product keeps as long as something else has to happen first: that is the cause, and not the budget.
+fn below(cluster: &Cluster, budget: &PodDisruptionBudget, pod: &Pod) -> Option<Chain> {
+    let cause = match vm::of(cluster, pod) {
+        Some(machine) => vm::stays(cluster, machine),
+        None => volume::needs(cluster, pod),
+    };
+    let statement = format!("{} keeps it until that is over", ObjectRef::of(budget).in_words());
+    let kept = Link::proven(ObjectRef::of(budget), statement).since(budget.metadata.creation_timestamp).as_usual();
+    (!cause.is_empty()).then(|| [vec![kept], cause].concat())
 }
 
 fn overlap(first: &PodDisruptionBudget, second: &PodDisruptionBudget, pod: &Pod) -> Link {
@@ -68,7 +84,11 @@ fn refuses(cluster: &Cluster, budget: &PodDisruptionBudget, pod: &Pod) -> Option
         budget.metadata.namespace,
         selector(budget)
     );
-    let mut chain = vec![link(statement).since(since).outlook(Outlook::Maybe).remedy(remedy)];
+    let link = link(statement).since(since).outlook(Outlook::Maybe).remedy(remedy);
+    // Pods that were just moved are not healthy at once.
+    let lasts = since.or(budget.metadata.creation_timestamp).map(|since| cluster.looked_at.duration_since(since));
+    let is_new = lasts.is_some_and(|lasts| lasts < USUAL_START);
+    let mut chain = vec![if is_new { link.as_usual() } else { link }];
     chain.extend(who_is_missing(cluster, budget));
     Some(chain)
 }

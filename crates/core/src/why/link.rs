@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 
+use super::reasons::meaning;
 use crate::cluster::ObjectRef;
 use crate::decision::Reason;
 
@@ -179,6 +180,29 @@ impl Cause {
             resolves_itself: last.outlook,
             chain: steps,
         })
+    }
+
+    /// Takes in another way down to the same object: the longer one is shown, the reason is the one that says what is
+    /// wrong, and what both hold up is added up.
+    pub(super) fn join(&mut self, other: Cause) {
+        let says_what_is_wrong = |cause: &Cause| cause.reason.is_some_and(|reason| meaning(reason).alarm);
+        if self.reason.is_none() || says_what_is_wrong(&other) && !says_what_is_wrong(self) {
+            self.reason = other.reason.or(self.reason);
+        }
+        self.since = self.since.into_iter().chain(other.since).min();
+        self.deadline = self.deadline.into_iter().chain(other.deadline).min();
+        self.remedy = self.remedy.take().or(other.remedy);
+        if other.chain.len() > self.chain.len() {
+            self.chain = other.chain;
+        }
+        let Costs { out, waiting, phase } = other.costs;
+        self.costs.out.extend(out);
+        self.costs.out.sort();
+        self.costs.out.dedup();
+        self.costs.waiting = self.costs.waiting.max(waiting);
+        if self.costs.phase.is_empty() {
+            self.costs.phase = phase;
+        }
     }
 }
 

@@ -20,6 +20,8 @@ mod surprises;
 #[cfg(test)]
 mod tests;
 mod text;
+mod vm;
+mod volume;
 mod waits;
 
 use serde::Serialize;
@@ -117,6 +119,11 @@ pub(crate) fn forbidden(cluster: &Cluster, pod: &crate::cluster::Pod) -> Option<
         false => budget::forbids(cluster, pod),
     };
     held.and_then(|chain| chain.into_iter().next())
+}
+
+/// Does KubeVirt or Longhorn protect the pod by a budget, and lift it once its VM or its volumes can do without?
+pub(crate) fn is_kept_by_product(cluster: &Cluster, pod: &crate::cluster::Pod) -> bool {
+    vm::of(cluster, pod).is_some() || volume::is_instance_manager(pod) && !cluster.longhorn.volumes.is_empty()
 }
 
 /// Why a node cannot be drained at all: nobody there answers.

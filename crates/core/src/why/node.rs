@@ -10,7 +10,7 @@ const ETCD_ROLE: &str = "node-role.kubernetes.io/etcd";
 const ETCD_VOTER: &str = "EtcdIsVoter";
 /// Who becomes a voter so long after another has ceased to be one took its place, probably.
 const SUCCESSION: SignedDuration = SignedDuration::from_hours(2);
-/// How long a node may be away for an upgrade.
+/// How long a node may be away for an upgrade, or take to report for the first time.
 const USUAL_REBOOT: SignedDuration = SignedDuration::from_mins(10);
 const PRESSURES: [(&str, &str); 3] =
     [("DiskPressure", "disk space"), ("MemoryPressure", "memory"), ("PIDPressure", "process ids")];
@@ -80,7 +80,8 @@ pub fn down(cluster: &Cluster, node: &Node) -> Option<Chain> {
     let mut chain = match node.ready() {
         None => {
             let statement = format!("Node {name} has joined and its kubelet has never reported");
-            vec![link(statement).since(node.metadata.creation_timestamp).remedy(ssh)]
+            let joined = link(statement).since(node.metadata.creation_timestamp).remedy(ssh);
+            vec![comes_back(cluster, joined)]
         }
         Some(ready) if ready.status == "Unknown" => {
             let since = renewed.or(ready.last_heartbeat_time).or(ready.last_transition_time);

@@ -40,6 +40,7 @@ pub(super) fn explain_with_counts(
     }
     causes.extend(surprises::found(cluster, plan, driver).into_iter().filter_map(Cause::of));
     drop_consequences(&mut causes);
+    let mut causes = once_a_root(causes);
     sort(&mut causes);
     let counts = decision.counts.or(plan.status.counts).unwrap_or_default();
     let complete = counts.updated == counts.selected && causes.is_empty();
@@ -104,6 +105,19 @@ fn drop_consequences(causes: &mut Vec<Cause>) {
     if causes.iter().any(|cause| !is_consequence(cause)) {
         causes.retain(|cause| !is_consequence(cause));
     }
+}
+
+/// Several waits may come down to one object, such as a Job and its drain to a budget: that is told once.
+fn once_a_root(causes: Vec<Cause>) -> Vec<Cause> {
+    let mut roots: Vec<Cause> = Vec::new();
+    for cause in causes {
+        let same = |root: &&mut Cause| root.object == cause.object && root.statement == cause.statement;
+        match roots.iter_mut().find(same) {
+            Some(root) => root.join(cause),
+            None => roots.push(cause),
+        }
+    }
+    roots
 }
 
 /// Waits that cannot be found out from objects: what the driving operator met when it asked or wrote.

@@ -157,6 +157,13 @@ fn nearest_miss(cluster: &Cluster, pod: &Pod) -> Option<Chain> {
                     .remedy("add a node, or prefer rather than require that the pods are apart"),
             ]
         }
+        Obstacle::Spread(key) => {
+            vec![
+                of_pod(format!("its spread over {key} would become too uneven ({tally})"))
+                    .outlook(Outlook::Maybe)
+                    .remedy("add a node, raise maxSkew of the constraint, or let it be ScheduleAnyway"),
+            ]
+        }
         Obstacle::Affinity | Obstacle::NotReady | Obstacle::Cordoned => {
             vec![of_pod(tally).outlook(Outlook::Maybe).remedy("see which nodes its affinity asks for")]
         }
@@ -193,6 +200,7 @@ fn words(obstacle: &Obstacle) -> String {
         Obstacle::TooSmall(resource) => format!("with less {resource} than it asks for"),
         Obstacle::Full(resource) => format!("with too little {resource} free"),
         Obstacle::Neighbour(_) => "with a pod that it must be apart from".to_owned(),
+        Obstacle::Spread(key) => format!("that its spread over {key} rules out"),
         Obstacle::NotReady => "not Ready".to_owned(),
         Obstacle::Cordoned => "cordoned".to_owned(),
     }

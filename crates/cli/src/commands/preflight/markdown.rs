@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use drover_core::cluster::Cluster;
-use drover_core::preflight::{Report, Severity};
+use drover_core::preflight::{Report, Reported, Severity};
 
 use super::text::{objects, summary};
 
@@ -24,11 +24,11 @@ pub fn report(report: &Report, cluster: &Cluster) -> String {
             true => String::new(),
             false => format!("<br>{}", escaped(&objects(&finding.objects))),
         };
+        let accepted = finding.accepted_by.as_ref().map(|by| format!("<br>Accepted {by}.")).unwrap_or_default();
         let _ = writeln!(
             text,
-            "| {word} | [{}]({}) | {}.{concerned}<br>If you go ahead: {} | {} |",
-            finding.code,
-            finding.page,
+            "| {word} | {} | {}.{concerned}<br>If you go ahead: {}{accepted} | {} |",
+            linked(finding),
             escaped(finding.sentence.trim_end_matches('.')),
             escaped(finding.consequence),
             escaped(&finding.remedy),
@@ -41,6 +41,14 @@ pub fn report(report: &Report, cluster: &Cluster) -> String {
         let _ = writeln!(text, "- {} ({})", escaped(&unchecked.unseen), unchecked.checks.join(", "));
     }
     text
+}
+
+/// A link works only where the page has an address of its own.
+fn linked(finding: &Reported) -> String {
+    match finding.page.starts_with("https://") {
+        true => format!("[{}]({})", finding.code, finding.page),
+        false => format!("{}<br>{}", finding.code, finding.page),
+    }
 }
 
 /// A cell of a table ends at a bar, and a line at its end.

@@ -58,6 +58,9 @@ fn tell(text: &mut String, finding: &Reported) {
     }
     let _ = writeln!(text, "    if you go ahead: {}", finding.consequence);
     let _ = writeln!(text, "    what helps: {}", finding.remedy);
+    if let Some(accepted) = &finding.accepted_by {
+        let _ = writeln!(text, "    accepted: {accepted}");
+    }
     let _ = writeln!(text, "    more: {}", finding.page);
 }
 

@@ -53,6 +53,36 @@ fn a_plan_without_version_and_channel_is_unresolved() {
 }
 
 #[test]
+fn what_somebody_accepts_is_recorded_once() {
+    let cluster = three_nodes().annotated("drover.dev/accept", "DRV-VOL-009, ChannelDowngrade");
+    let decision = cluster.decide();
+
+    let (status, reason, message) = condition(&new_status(&decision), conditions::RISKS_ACCEPTED);
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "Accepted"));
+    assert_eq!(message, "ChannelDowngrade, DRV-VOL-009");
+    assert_eq!(told(&decision).iter().filter(|reason| *reason == "RisksAccepted").count(), 1);
+
+    let again = cluster.after(&decision).published().decide();
+    assert!(!told(&again).contains(&"RisksAccepted".to_owned()));
+}
+
+#[test]
+fn what_is_no_longer_accepted_stays_on_record() {
+    let cluster = three_nodes().annotated("drover.dev/accept", "DRV-VOL-009").published();
+    let decision = cluster.annotated("drover.dev/accept", "").decide();
+
+    let (status, reason, message) = condition(&new_status(&decision), conditions::RISKS_ACCEPTED);
+    assert_eq!((status.as_str(), reason.as_str(), message.as_str()), ("False", "Withdrawn", "DRV-VOL-009"));
+    assert!(told(&decision).contains(&"RisksWithdrawn".to_owned()));
+}
+
+#[test]
+fn a_plan_that_accepts_nothing_says_nothing_of_it() {
+    let status = new_status(&three_nodes().decide());
+    assert!(status.conditions.iter().all(|condition| condition.type_ != conditions::RISKS_ACCEPTED));
+}
+
+#[test]
 fn the_status_mirrors_the_claims_by_hostname() {
     let status = new_status(&three_nodes().taken("n1").job("n1", "").decide());
     assert_eq!(status.applying, ["host-n1"]);
