@@ -4,6 +4,8 @@
 
 mod served;
 
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -114,4 +116,45 @@ async fn it_upgrades_a_node_and_gives_its_lease_back_when_it_is_told_to_stop() {
     assert!(said("Plans of namespace system-upgrade"), "{log}");
     assert!(said("SYSTEM_UPGRADE_JOB_BACKOFF_LIMIT is \"many\", which cannot be read: 2 is used instead"), "{log}");
     assert!(said("giving back the Lease"), "{log}");
+}
+
+/// What is answered to one request.
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: drover\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn watching_only_it_tells_of_the_cluster_and_leaves_it_alone() {
+    let corral = Corral::start(&["--scenario", "three-nodes"]);
+    let mut child = Command::new(env!("CARGO_BIN_EXE_drover"))
+        .args(["operator", "--watch-only", "--listen", "127.0.0.1:0", "-o", "json", "--kubeconfig"])
+        .arg(corral.kubeconfig())
+        .env_remove("RUST_LOG")
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    // Its log is open as long as it runs.
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    log.read_line(&mut line).unwrap();
+    let operator = Operator(Some(child));
+    let said: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let address = said["message"].as_str().unwrap().split_once("answers on http://").unwrap().1.to_owned();
+
+    let mut looks = 0;
+    while !get(&address, "/status").contains(r#""nodes":{"all":3,"ready":3,"cordoned":0}"#) {
+        looks += 1;
+        assert!(looks < 150, "{}", get(&address, "/status"));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(get(&address, "/status").contains(r#""driver":"nobody""#), "nobody acts on the Plan, this one neither");
+    assert!(
+        get(&address, "/metrics")
+            .contains("drover_plan_nodes{namespace=\"system-upgrade\",plan=\"upgrade\",state=\"selected\"} 3")
+    );
+    assert!(operator.stop().status.success());
 }

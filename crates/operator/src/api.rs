@@ -23,6 +23,9 @@ const JSON: &str = "application/json";
 /// Of an object only its metadata; a server that cannot do so sends all of it.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json";
 
+/// The same in a watch, whose events tell of one object each.
+const METADATA_OF_ONE: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json";
+
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ApiError {
     /// The server answered, and said no.
@@ -182,7 +185,7 @@ impl Api {
             .method(method)
             .uri(path)
             .header(http::header::CONTENT_TYPE, content)
-            .header(http::header::ACCEPT, if content == METADATA { METADATA } else { JSON })
+            .header(http::header::ACCEPT, if content.contains("as=") { content } else { JSON })
             .body(Body::from(body))
             .map_err(|error| ApiError::Unreachable(error.to_string()))?;
         self.client.send(request).await.map_err(|error| ApiError::Unreachable(innermost(&error)))
@@ -190,8 +193,17 @@ impl Api {
 
     /// Opens a watch; its lines come as they arrive.
     pub(crate) async fn watch(&self, path: &str) -> Result<Lines, ApiError> {
+        self.open(path, JSON).await
+    }
+
+    /// The same, of which only the metadata of objects are sent.
+    pub(crate) async fn watch_metadata(&self, path: &str) -> Result<Lines, ApiError> {
+        self.open(path, METADATA_OF_ONE).await
+    }
+
+    async fn open(&self, path: &str, content: &str) -> Result<Lines, ApiError> {
         let limit = self.clock.on_the_wall(TIMEOUT);
-        let opening = self.send(Method::GET, path, JSON, Vec::new());
+        let opening = self.send(Method::GET, path, content, Vec::new());
         let answer = tokio::time::timeout(limit, opening).await.unwrap_or(Err(ApiError::Timeout))?;
         let (code, headers) = (answer.status(), answer.headers().clone());
         if code.is_success() {

@@ -25,8 +25,8 @@ use crate::act::{Failure, Hands};
 use crate::api::Api;
 use crate::channels::{Channels, NoChannels};
 use crate::election::{Candidate, ElectionOptions, resign};
-use crate::follow::{follow, plural};
 use crate::inbox::Message;
+use crate::listening::{follow, plural};
 use crate::presence::Presence;
 use crate::store::Store;
 

@@ -1,4 +1,4 @@
-//! Follows all objects of one kind: a list, then a watch from there, for ever.
+//! Follows all objects of one collection: a list, then a watch from there, for ever.
 //!
 //! A watch that ends is resumed where it stopped; one whose place is forgotten (410, as an answer or as an event)
 //! starts over with a list; anything else is tried again after a pause that grows.
@@ -6,15 +6,11 @@
 use std::time::Duration;
 
 use drover_clock::Clock;
-use drover_core::decision::Kind;
-use drover_core::seen::Seen;
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::mpsc::UnboundedSender;
 
-use crate::api::{Api, ApiError, collection, escaped, refusal};
-use crate::inbox::Message;
+use crate::api::{Api, ApiError, escaped, refusal};
 
 const PAGE: usize = 500;
 /// The server ends a watch after this time.
@@ -24,17 +20,43 @@ const SILENCE: Duration = Duration::from_secs(150);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 
-pub async fn follow(api: Api, clock: Clock, kind: Kind, namespace: String, inbox: UnboundedSender<Message>) {
+/// What is followed.
+#[derive(Debug, Clone)]
+pub struct Collection {
+    pub path: String,
+    /// Only objects with this label; empty: all.
+    pub label: &'static str,
+    /// Of each object only its metadata.
+    pub metadata_only: bool,
+}
+
+/// Whoever is told of the objects. What cannot be read is its own affair: the others go on.
+pub trait Listener: Send {
+    /// A list begins: it is told object by object, and counts once it is whole.
+    fn begin(&mut self);
+    fn item(&mut self, json: &str);
+    fn listed(&mut self, resource_version: u64);
+    fn watching(&mut self);
+    /// Gives back the resourceVersion, if it can be read.
+    fn changed(&mut self, json: &str) -> Option<u64>;
+    fn gone(&mut self, json: &str) -> Option<u64>;
+    /// What is known gets old.
+    fn unseen(&mut self, error: &ApiError);
+    /// Nobody listens any more.
+    fn is_closed(&self) -> bool;
+}
+
+pub async fn follow(api: Api, clock: Clock, collection: Collection, mut listener: impl Listener) {
     let mut pause = FIRST_PAUSE;
     let mut place = None;
     loop {
         let result = async {
             let from = match place {
                 Some(place) => place,
-                None => list(&api, kind, &namespace, &inbox).await?,
+                None => list(&api, &collection, &mut listener).await?,
             };
             place = Some(from);
-            watch(&api, &clock, kind, &namespace, from, &mut place, &inbox).await
+            watch(&api, &clock, &collection, from, &mut place, &mut listener).await
         };
         let mut asked_for = Duration::ZERO;
         match result.await {
@@ -46,18 +68,10 @@ pub async fn follow(api: Api, clock: Clock, kind: Kind, namespace: String, inbox
                     place = None;
                 }
                 asked_for = error.retry_after().unwrap_or_default();
-                let forbidden = error.is_forbidden();
-                let remedy = match (kind, error.code()) {
-                    (Kind::Plan, Some(404)) => "; install its definition: drover crds | kubectl apply -f -",
-                    _ => "",
-                };
-                let sentence = format!("cannot watch {}: {error}{remedy}", plural(kind));
-                if inbox.send(Message::Unseen { kind, sentence, forbidden }).is_err() {
-                    return;
-                }
+                listener.unseen(&error);
             }
         }
-        if inbox.is_closed() {
+        if listener.is_closed() {
             return;
         }
         clock.sleep(pause.max(asked_for)).await;
@@ -65,30 +79,21 @@ pub async fn follow(api: Api, clock: Clock, kind: Kind, namespace: String, inbox
     }
 }
 
-/// Of all pods, only those of Jobs for Plans are followed.
-fn selector(kind: Kind) -> String {
-    match kind {
-        Kind::Pod => format!("&labelSelector={}", escaped(drover_api::plan::labels::PLAN)),
-        _ => String::new(),
-    }
-}
-
-pub fn plural(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Plan => "plans.upgrade.cattle.io",
-        Kind::Node => "nodes",
-        Kind::Job => "jobs.batch",
-        Kind::Secret => "secrets",
-        Kind::Event => "events",
-        Kind::Pod => "pods",
+impl Collection {
+    fn selector(&self) -> String {
+        match self.label {
+            "" => String::new(),
+            label => format!("&labelSelector={}", escaped(label)),
+        }
     }
 }
 
 #[derive(Deserialize)]
 struct Page<'a> {
     metadata: PageMeta,
+    /// Of an empty list of metadata, the original says that its items are null.
     #[serde(borrow, default)]
-    items: Vec<&'a RawValue>,
+    items: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -100,34 +105,28 @@ struct PageMeta {
     more: String,
 }
 
-/// Reads all pages into the inbox and tells where a watch goes on.
-async fn list(api: &Api, kind: Kind, namespace: &str, inbox: &UnboundedSender<Message>) -> Result<u64, ApiError> {
-    let path = collection(kind, namespace);
-    let mut objects = Vec::new();
+/// Reads all pages and tells where a watch goes on.
+async fn list(api: &Api, collection: &Collection, listener: &mut impl Listener) -> Result<u64, ApiError> {
     let mut more = String::new();
+    listener.begin();
     loop {
         let token = if more.is_empty() { String::new() } else { format!("&continue={}", escaped(&more)) };
-        let body = api.get(&format!("{path}?limit={PAGE}{}{token}", selector(kind))).await?;
+        let path = format!("{}?limit={PAGE}{}{token}", collection.path, collection.selector());
+        let body = match collection.metadata_only {
+            true => api.get_metadata(&path).await?,
+            false => api.get(&path).await?,
+        };
         let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| ApiError::Unreadable(error.to_string()))?;
-        objects.extend(page.items.iter().filter_map(|item| decode(kind, item.get().as_bytes())));
+        page.items.iter().flatten().for_each(|item| listener.item(item.get()));
         more = page.metadata.more;
         if more.is_empty() {
             let text = page.metadata.resource_version;
             let resource_version =
                 text.parse().map_err(|_| ApiError::Unreadable(format!("resourceVersion {text:?} is not a number")))?;
-            // A closed inbox means that the operator has ended, and this task with it.
-            let _ = inbox.send(Message::Listed { kind, objects, resource_version });
+            listener.listed(resource_version);
             return Ok(resource_version);
         }
     }
-}
-
-/// An object without metadata that can be read is left out: nothing could be done with it, and the others go on.
-fn decode(kind: Kind, json: &[u8]) -> Option<Seen> {
-    Seen::decode(kind, json).unwrap_or_else(|error| {
-        tracing::warn!("an object among {} cannot be read and is left out: {error}", plural(kind));
-        None
-    })
 }
 
 #[derive(Deserialize)]
@@ -142,17 +141,18 @@ struct Line<'a> {
 async fn watch(
     api: &Api,
     clock: &Clock,
-    kind: Kind,
-    namespace: &str,
+    collection: &Collection,
     from: u64,
     place: &mut Option<u64>,
-    inbox: &UnboundedSender<Message>,
+    listener: &mut impl Listener,
 ) -> Result<(), ApiError> {
-    let path = collection(kind, namespace);
     let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={from}");
-    let mut lines = api.watch(&format!("{path}?{query}{}", selector(kind))).await?;
-    // A closed inbox means that the operator has ended, and this task with it.
-    let _ = inbox.send(Message::Watching { kind });
+    let path = format!("{}?{query}{}", collection.path, collection.selector());
+    let mut lines = match collection.metadata_only {
+        true => api.watch_metadata(&path).await?,
+        false => api.watch(&path).await?,
+    };
+    listener.watching();
     loop {
         let line = match tokio::time::timeout(clock.on_the_wall(SILENCE), lines.next()).await {
             Ok(line) => line?,
@@ -160,32 +160,24 @@ async fn watch(
         };
         let Some(line) = line else { return Ok(()) };
         let line: Line<'_> = serde_json::from_slice(&line).map_err(|error| ApiError::Unreadable(error.to_string()))?;
-        let json = line.object.get().as_bytes();
-        match line.change {
-            "ERROR" => return Err(refusal(StatusCode::INTERNAL_SERVER_ERROR, &HeaderMap::new(), json)),
-            "BOOKMARK" => *place = bookmark(json).or(*place),
-            change => {
-                let Some(seen) = decode(kind, json) else { continue };
-                let meta = seen.meta();
-                *place = Some(meta.resource_version);
-                let message = if change == "DELETED" {
-                    let (name, uid) = (meta.name.clone(), meta.uid.clone());
-                    Message::Gone { kind, name, uid, resource_version: meta.resource_version }
-                } else {
-                    Message::Changed(Box::new(seen))
-                };
-                if inbox.send(message).is_err() {
-                    return Ok(());
-                }
-            }
+        let json = line.object.get();
+        *place = match line.change {
+            "ERROR" => return Err(refusal(StatusCode::INTERNAL_SERVER_ERROR, &HeaderMap::new(), json.as_bytes())),
+            "BOOKMARK" => bookmark(json),
+            "DELETED" => listener.gone(json),
+            _ => listener.changed(json),
+        }
+        .or(*place);
+        if listener.is_closed() {
+            return Ok(());
         }
     }
 }
 
-fn bookmark(json: &[u8]) -> Option<u64> {
+fn bookmark(json: &str) -> Option<u64> {
     #[derive(Deserialize)]
     struct Bookmark {
         metadata: PageMeta,
     }
-    serde_json::from_slice::<Bookmark>(json).ok()?.metadata.resource_version.parse().ok()
+    serde_json::from_str::<Bookmark>(json).ok()?.metadata.resource_version.parse().ok()
 }

@@ -14,6 +14,7 @@ mod follow;
 mod gates;
 mod http_channels;
 mod inbox;
+mod listening;
 pub mod objects;
 mod presence;
 mod store;

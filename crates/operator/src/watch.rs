@@ -1,4 +1,6 @@
-//! Watching without driving: looks at the cluster again and again, and tells over HTTP what it sees. It writes nothing.
+//! Watching without driving: follows the cluster by watches, and tells over HTTP what it sees. It writes nothing.
+
+mod mirror;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -6,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use drover_clock::Clock;
+use drover_clock::{Clock, between, later};
 use drover_core::cluster::Cluster;
 use drover_core::metrics;
 use drover_core::status::overview;
@@ -22,10 +24,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 
-use crate::survey;
+use crate::api::Api;
+use mirror::Mirror;
 
 /// A client that does not finish its request in this time is not waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Pages are written anew no more often than this.
+const AT_MOST_EVERY: Duration = Duration::from_secs(1);
+/// And no less, since some of what is told is a matter of time: a kubelet that falls silent, a step that takes too long.
+const AT_LEAST_EVERY: Duration = Duration::from_secs(15);
 /// How long to wait before accepting again when the machine is out of something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -38,8 +45,6 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 pub struct WatchOptions {
     /// Where to answer.
     pub listen: SocketAddr,
-    /// The pause between two looks.
-    pub every: Duration,
     pub clock: Clock,
 }
 
@@ -93,20 +98,32 @@ impl Watcher {
         tokio::select! {
             biased;
             () = stop => {}
-            () = look_again_and_again(client, self.options, pages) => {}
+            () = tell_news(client, self.options.clock, pages) => {}
             () = answer(self.listener, latest) => {}
         }
     }
 }
 
-async fn look_again_and_again(client: Client, options: WatchOptions, pages: Sender<Option<Arc<Pages>>>) {
+async fn tell_news(client: Client, clock: Clock, pages: Sender<Option<Arc<Pages>>>) {
+    let mut mirror = Mirror::begin(Api::new(client, clock), clock).await;
     loop {
-        let cluster = survey::live(client.clone(), &options.clock).await;
-        for unseen in &cluster.unseen {
-            tracing::debug!("not seen: {unseen}");
+        let began = clock.now();
+        if let Some(cluster) = mirror.cluster() {
+            pages.send_replace(Some(Arc::new(Pages::of(cluster))));
         }
-        pages.send_replace(Some(Arc::new(Pages::of(&cluster))));
-        options.clock.sleep(options.every).await;
+        // What many news change is worked out once, and a large cluster leaves time for other things.
+        let took = between(began, clock.now());
+        let next = later(began, AT_MOST_EVERY.max(took * 10));
+        let at_the_latest = later(began, AT_LEAST_EVERY);
+        let mut tells = false;
+        loop {
+            let until = if tells { next } else { at_the_latest };
+            tokio::select! {
+                biased;
+                () = clock.sleep_until(until) => break,
+                news = mirror.hear() => tells |= news,
+            }
+        }
     }
 }
 

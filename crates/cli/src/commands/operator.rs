@@ -6,7 +6,6 @@ mod settings;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use clap::Args;
 use drover_clock::Clock;
@@ -69,9 +68,6 @@ pub struct OperatorArgs {
     listen: SocketAddr,
 }
 
-/// The pause between two looks at the cluster, when only watching.
-const LOOK_EVERY: Duration = Duration::from_secs(30);
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Controller {
     Plan,
@@ -130,7 +126,7 @@ fn watch(connection: &Connection, listen: SocketAddr) -> anyhow::Result<()> {
     runtime.block_on(async {
         let stopped = signals::stopped()?;
         let client = connect(connection).await?;
-        let options = WatchOptions { listen, every: LOOK_EVERY, clock: Clock::real() };
+        let options = WatchOptions { listen, clock: Clock::real() };
         let watcher = Watcher::bind(options).await?;
         tracing::info!(
             "drover {} only watches, and answers on http://{}",

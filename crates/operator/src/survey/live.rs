@@ -83,7 +83,7 @@ async fn fill<F: Future<Output = ()>>(cluster: &mut Cluster, readers: impl FnOnc
 }
 
 /// The groups that are served, with their versions.
-async fn groups(api: &Api) -> Result<BTreeMap<String, BTreeSet<String>>, ApiError> {
+pub async fn groups(api: &Api) -> Result<BTreeMap<String, BTreeSet<String>>, ApiError> {
     #[derive(Deserialize)]
     struct Groups {
         groups: Vec<Group>,
@@ -109,14 +109,7 @@ async fn list(api: &Api, resource: &Resource, served: &BTreeMap<String, BTreeSet
         let _ = desk.send(Arrival::Unseen(miss(Cause::NoSuchKind)));
         return;
     };
-    let place = match resource.namespace {
-        "" => resource.plural.to_owned(),
-        namespace => format!("namespaces/{namespace}/{}", resource.plural),
-    };
-    let path = match resource.group {
-        "" => format!("/api/{version}/{place}"),
-        group => format!("/apis/{group}/{version}/{place}"),
-    };
+    let path = path_of(resource, version);
     let api_version: Arc<str> = match resource.group {
         "" => version.into(),
         group => format!("{group}/{version}").into(),
@@ -137,8 +130,20 @@ async fn list(api: &Api, resource: &Resource, served: &BTreeMap<String, BTreeSet
     }
 }
 
+/// Where an API server has the objects of a kind.
+pub fn path_of(resource: &Resource, version: &str) -> String {
+    let place = match resource.namespace {
+        "" => resource.plural.to_owned(),
+        namespace => format!("namespaces/{namespace}/{}", resource.plural),
+    };
+    match resource.group {
+        "" => format!("/api/{version}/{place}"),
+        group => format!("/apis/{group}/{version}/{place}"),
+    }
+}
+
 /// The best version that both sides know; of kinds that every cluster has, also without discovery.
-fn version_of<'a>(resource: &'a Resource, served: &BTreeMap<String, BTreeSet<String>>) -> Option<&'a str> {
+pub fn version_of<'a>(resource: &'a Resource, served: &BTreeMap<String, BTreeSet<String>>) -> Option<&'a str> {
     if resource.is_built_in() {
         return resource.versions.first().copied();
     }

@@ -19,6 +19,8 @@ use kube::Client;
 
 use crate::objects::ObjectsError;
 
+pub(crate) use live::{cause, groups, path_of, version_of};
+
 pub use bundle::{is_bundle, objects as bundle_objects};
 
 /// Where to look.

@@ -1,0 +1,261 @@
+//! A cluster that is kept up by watches: what is changed or gone is told here, and nothing is asked for twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use drover_clock::Clock;
+use drover_core::cluster::{Cause, Cluster, FOLLOWED, ObjectRef, RESOURCES, Resource, Unseen};
+use serde::Deserialize;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+
+use crate::api::{Api, ApiError};
+use crate::follow::{Collection, Listener, follow};
+use crate::survey::{cause, groups, path_of, version_of};
+
+/// The contents of Secrets, which only Plans need.
+const CONTENTS: &str = "SecretContents";
+
+/// What is told of a kind.
+enum News {
+    Object {
+        object: ObjectRef,
+        api_version: Arc<str>,
+        kind: &'static str,
+        json: String,
+        metadata_only: bool,
+    },
+    Gone {
+        kind: &'static str,
+        namespace: String,
+        name: String,
+    },
+    /// All objects of the kind are here.
+    Whole(&'static str),
+    Unseen(Unseen),
+}
+
+/// A cluster, and the watches that keep it up. They end with it.
+pub struct Mirror {
+    cluster: Cluster,
+    news: UnboundedReceiver<News>,
+    ears: UnboundedSender<News>,
+    watches: JoinSet<()>,
+    api: Api,
+    clock: Clock,
+    /// Kinds of which nothing was heard yet.
+    awaited: BTreeSet<&'static str>,
+    /// Namespaces with Plans, whose Secrets are read.
+    plan_namespaces: BTreeSet<String>,
+}
+
+impl Mirror {
+    /// Begins to follow all kinds that are worth it and that the cluster has.
+    pub async fn begin(api: Api, clock: Clock) -> Self {
+        let (ears, news) = unbounded_channel();
+        let mut cluster = Cluster::new(clock.now());
+        let served = groups(&api).await.unwrap_or_else(|error| {
+            // Without discovery the kinds of Kubernetes itself are still where they always are.
+            cluster.unseen.push(Unseen { kind: "APIGroup".to_owned(), object: None, cause: cause(&error) });
+            BTreeMap::new()
+        });
+        let (awaited, plan_namespaces) = (BTreeSet::new(), BTreeSet::new());
+        let watches = JoinSet::new();
+        let mut mirror = Mirror { cluster, news, ears, watches, api, clock, awaited, plan_namespaces };
+        for resource in RESOURCES.iter().filter(|resource| FOLLOWED.contains(&resource.kind)) {
+            // The definition of Plan may come later; other products are there, or are not.
+            let version = version_of(resource, &served).or(resource.versions.first().copied());
+            match version.filter(|_| resource.kind == "Plan" || version_of(resource, &served).is_some()) {
+                Some(version) => mirror.follow(resource, version),
+                None => mirror.cluster.unseen.push(missing(resource, Cause::NoSuchKind)),
+            }
+        }
+        mirror
+    }
+
+    fn follow(&mut self, resource: &'static Resource, version: &str) {
+        let metadata_only = resource.kind == "Secret";
+        let collection = Collection { path: path_of(resource, version), label: "", metadata_only };
+        let ear = Ear::new(resource, version, resource.kind, metadata_only, self.ears.clone());
+        self.awaited.insert(resource.kind);
+        self.watches.spawn(follow(self.api.clone(), self.clock, collection, ear));
+    }
+
+    /// The Secrets that Plans of a namespace may name are read: what is in them is part of what a Plan asks for.
+    fn follow_contents(&mut self, namespace: &str) {
+        let Some(secrets) = RESOURCES.iter().find(|resource| resource.kind == "Secret") else { return };
+        if !self.plan_namespaces.insert(namespace.to_owned()) {
+            return;
+        }
+        let path = format!("/api/v1/namespaces/{namespace}/secrets");
+        let collection = Collection { path, label: "", metadata_only: false };
+        let ear = Ear::new(secrets, "v1", CONTENTS, false, self.ears.clone());
+        self.watches.spawn(follow(self.api.clone(), self.clock, collection, ear));
+    }
+
+    /// The cluster as it is known now; none before every kind was heard of once.
+    pub fn cluster(&mut self) -> Option<&Cluster> {
+        self.cluster.looked_at = self.clock.now();
+        Some(&self.cluster).filter(|_| self.awaited.is_empty())
+    }
+
+    /// Waits for news and takes in all that are there; true if they can change what is told.
+    pub async fn hear(&mut self) -> bool {
+        let Some(first) = self.news.recv().await else { return std::future::pending().await };
+        let mut tells = self.take(first);
+        while let Ok(next) = self.news.try_recv() {
+            tells |= self.take(next);
+        }
+        tells
+    }
+
+    fn take(&mut self, news: News) -> bool {
+        match news {
+            News::Object { object, api_version, kind, json, metadata_only } => {
+                // It may be readable by now.
+                self.cluster.unseen.retain(|unseen| unseen.object.as_ref() != Some(&object));
+                match metadata_only {
+                    true => self.cluster.take_secret_metadata(json.as_bytes()),
+                    false => self.cluster.take_item(&api_version, bare_kind(kind), json.as_bytes()),
+                }
+                // Who writes through which version of the API is a matter of checks, which are not made here.
+                self.cluster.old_versions.clear();
+                let namespaces: BTreeSet<String> = match kind {
+                    "Plan" => self.cluster.plans().map(|plan| plan.meta.namespace.clone()).collect(),
+                    _ => BTreeSet::new(),
+                };
+                namespaces.iter().for_each(|namespace| self.follow_contents(namespace));
+                // Heartbeats come all the time, and say nothing as long as they come.
+                kind != "Lease"
+            }
+            News::Gone { kind, namespace, name } => {
+                self.cluster.forget(kind, &namespace, &name);
+                true
+            }
+            News::Whole(kind) => {
+                self.cluster.unseen.retain(|unseen| unseen.kind != kind || unseen.object.is_some());
+                self.awaited.remove(kind)
+            }
+            News::Unseen(unseen) => {
+                let is_new = !self.cluster.unseen.contains(&unseen);
+                self.cluster.unseen.retain(|known| known.kind != unseen.kind || known.object.is_some());
+                let heard =
+                    FOLLOWED.iter().find(|kind| **kind == unseen.kind).is_some_and(|kind| self.awaited.remove(kind));
+                self.cluster.unseen.push(unseen);
+                is_new || heard
+            }
+        }
+    }
+}
+
+/// As objects spell it.
+fn bare_kind(kind: &'static str) -> &'static str {
+    kind.split_once('.').map_or(kind, |(kind, _)| kind)
+}
+
+fn missing(resource: &Resource, cause: Cause) -> Unseen {
+    Unseen { kind: resource.kind.to_owned(), object: None, cause }
+}
+
+/// Tells the mirror of one kind.
+struct Ear {
+    resource: &'static Resource,
+    api_version: Arc<str>,
+    /// As what it counts if it cannot be seen.
+    told_as: &'static str,
+    metadata_only: bool,
+    news: UnboundedSender<News>,
+    /// Namespaces and names of what is there.
+    known: BTreeSet<(String, String)>,
+    /// The same, of a list that is not whole yet.
+    listed: BTreeSet<(String, String)>,
+}
+
+#[derive(Deserialize)]
+struct Head {
+    metadata: Name,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Name {
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    resource_version: String,
+}
+
+impl Ear {
+    fn new(
+        resource: &'static Resource,
+        version: &str,
+        told_as: &'static str,
+        metadata_only: bool,
+        news: UnboundedSender<News>,
+    ) -> Self {
+        let api_version = match resource.group {
+            "" => version.into(),
+            group => format!("{group}/{version}").into(),
+        };
+        let (known, listed) = (BTreeSet::new(), BTreeSet::new());
+        Ear { resource, api_version, told_as, metadata_only, news, known, listed }
+    }
+
+    fn tell(&self, news: News) {
+        // The mirror may be gone.
+        let _ = self.news.send(news);
+    }
+
+    /// Passes an object on; its name, unless it has none.
+    fn pass(&self, json: &str) -> Option<Name> {
+        let head: Head = serde_json::from_str(json).ok()?;
+        let kind = self.resource.kind;
+        let object = ObjectRef::new(kind, &head.metadata.namespace, &head.metadata.name);
+        let (api_version, json) = (self.api_version.clone(), json.to_owned());
+        self.tell(News::Object { object, api_version, kind, json, metadata_only: self.metadata_only });
+        Some(head.metadata)
+    }
+}
+
+impl Listener for Ear {
+    fn begin(&mut self) {
+        self.listed.clear();
+    }
+
+    fn item(&mut self, json: &str) {
+        let name = self.pass(json);
+        self.listed.extend(name.map(|name| (name.namespace, name.name)));
+    }
+
+    fn listed(&mut self, _: u64) {
+        let before = std::mem::replace(&mut self.known, std::mem::take(&mut self.listed));
+        for (namespace, name) in before.difference(&self.known) {
+            self.tell(News::Gone { kind: self.resource.kind, namespace: namespace.clone(), name: name.clone() });
+        }
+        self.tell(News::Whole(self.told_as));
+    }
+
+    fn watching(&mut self) {}
+
+    fn changed(&mut self, json: &str) -> Option<u64> {
+        let Name { name, namespace, resource_version } = self.pass(json)?;
+        self.known.insert((namespace, name));
+        resource_version.parse().ok()
+    }
+
+    fn gone(&mut self, json: &str) -> Option<u64> {
+        let Head { metadata: Name { name, namespace, resource_version } } = serde_json::from_str(json).ok()?;
+        self.known.remove(&(namespace.clone(), name.clone()));
+        self.tell(News::Gone { kind: self.resource.kind, namespace, name });
+        resource_version.parse().ok()
+    }
+
+    fn unseen(&mut self, error: &ApiError) {
+        self.tell(News::Unseen(Unseen { kind: self.told_as.to_owned(), object: None, cause: cause(error) }));
+    }
+
+    fn is_closed(&self) -> bool {
+        self.news.is_closed()
+    }
+}
