@@ -1,8 +1,10 @@
 //! What runs in the lab behaves as a cluster does: nodes, Jobs, permissions, an API server that goes away.
 
 use drover_clock::Clock;
-use drover_core::cluster::{Cause, Cluster};
+use drover_core::cluster::{Cause, Cluster, ObjectRef};
 use drover_core::preflight::{Intent, Verdict, examine};
+use drover_core::status::overview;
+use drover_core::why::explain;
 use drover_lab::{Error, Lab, LabOptions};
 use drover_operator::{Connection, connect, survey};
 
@@ -139,4 +141,41 @@ fn an_administrators_survey_sees_what_api_servers_have_counted() {
         (cluster.unseen.iter()).filter(|one| one.cause == Cause::Forbidden).map(|one| one.kind.as_str()).collect();
     assert_eq!(unseen, Vec::<&str>::new());
     assert!(cluster.unseen.iter().all(|one| one.kind != "DeprecatedRequest"), "{:?}", cluster.unseen);
+}
+
+/// What names a Secret that is not there.
+const PLAN: &str = "
+apiVersion: upgrade.cattle.io/v1
+kind: Plan
+metadata: {name: up, namespace: system-upgrade}
+spec:
+  version: v9.9.9
+  concurrency: 1
+  nodeSelector: {matchLabels: {role: worker}}
+  secrets: [{name: registry, path: /etc/registry}]
+  upgrade: {image: upgrade}
+";
+
+#[test]
+#[ignore = "needs the lab: make test-real"]
+fn a_survey_sees_plans_and_what_is_wrong_with_them() {
+    let lab = lab_with_nodes(&["node-1", "node-2"]).unwrap();
+    for definition in drover_api::crds::of(drover_api::crds::Controller::Plan) {
+        lab.kubectl_apply(&serde_json::to_string(&definition).unwrap()).unwrap();
+    }
+    let definition = "crd/plans.upgrade.cattle.io";
+    lab.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", definition]).unwrap();
+    lab.kubectl(&["create", "namespace", "system-upgrade"]).unwrap();
+    lab.kubectl_apply(PLAN).unwrap();
+
+    let cluster = survey_as(&lab, "root", "system:masters").unwrap();
+
+    assert!(cluster.blind_to("Plan").is_none(), "{:?}", cluster.unseen);
+    let why = explain(&cluster, &ObjectRef::new("Plan", "system-upgrade", "up")).unwrap();
+    assert_eq!(why.causes[0].object.to_string(), "Secret/system-upgrade/registry", "{why:?}");
+    let status = overview(&cluster);
+    assert_eq!((status.plans.len(), status.plans[0].counts.selected), (1, 2));
+    let report = examine(&cluster, &Intent::named(&cluster, "plan/system-upgrade/up").unwrap());
+    let missing = report.findings.iter().find(|finding| finding.code == "DRV-PLAN-002");
+    assert_eq!(missing.unwrap().objects.last().unwrap().to_string(), "Secret/system-upgrade/registry", "{report:?}");
 }
