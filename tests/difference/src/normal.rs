@@ -249,7 +249,7 @@ static IN_MESSAGES: LazyLock<Regex> =
     LazyLock::new(|| pattern(concat!(r"(?<before>resource version: |, current: )", r"\d+(?: \(\d+\))?")));
 
 /// Versions inside of objects that are shown as text.
-static IN_TEXT: LazyLock<Regex> = LazyLock::new(|| pattern(r#"(?<before>resourceVersion(?:\\?":\\?"|: "))\d+"#));
+static IN_TEXT: LazyLock<Regex> = LazyLock::new(|| pattern(r#"(?<before>resourceVersion(?:\\?":\\?"|: "|:))\d+"#));
 
 static IN_PARENTHESES: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?<before>ResourceVersion in (?:the precondition|record) )\(\d+\)"));

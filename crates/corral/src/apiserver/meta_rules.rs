@@ -13,15 +13,43 @@ use super::{
 /// All annotations of an object together may have this many bytes.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
-/// Kinds whose updates are checked as if they were new, besides.
-const CHECKED_ANEW: [&str; 4] = ["configmaps", "pods", "secrets", "serviceaccounts"];
-/// Kinds that leave the checks of their metadata to those that all kinds have.
-const LEFT_TO_OTHERS: [&str; 1] = ["poddisruptionbudgets"];
 const IMMUTABLE: &str = "field is immutable";
+
+/// What is looked at in an update, after what all kinds have in common. The original lists what it finds in this order,
+/// and some of it more than once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Look {
+    /// What changed in the metadata.
+    MetaChange,
+    /// The metadata as that of a new object.
+    Meta,
+    /// The object as a new one.
+    Whole,
+    /// What changed in the object.
+    Change,
+}
+
+/// In which order updates of a kind are looked at.
+pub(crate) fn looks(resource: &Resource, part: Part) -> &'static [Look] {
+    use Look::{Change, Meta, MetaChange, Whole};
+    match (resource.id.group.as_str(), resource.id.plural.as_str()) {
+        ("policy", "poddisruptionbudgets") => &[Whole, Change],
+        _ if part == Part::Status => &[MetaChange, Whole, Change],
+        ("", "configmaps" | "secrets") => &[MetaChange, Change, Meta, Whole],
+        ("", "pods" | "serviceaccounts") => &[MetaChange, Meta, Whole, Change],
+        ("", "namespaces" | "nodes" | "persistentvolumes" | "replicationcontrollers")
+        | ("batch", "jobs")
+        | ("networking.k8s.io", "networkpolicies")
+        | ("storage.k8s.io", "storageclasses") => &[Meta, Whole, MetaChange, Change],
+        ("", "persistentvolumeclaims") => &[Meta, Whole, MetaChange, Meta, Whole, Change],
+        ("rbac.authorization.k8s.io", _) => &[Meta, Whole, Meta, Whole, MetaChange, Change],
+        _ => &[MetaChange, Whole, Change],
+    }
+}
 
 /// Whether the metadata of a kind is looked at only when nothing else is wrong.
 pub(crate) fn comes_last(resource: &Resource) -> bool {
-    LEFT_TO_OTHERS.contains(&resource.id.plural.as_str())
+    !looks(resource, Part::Main).contains(&Look::MetaChange)
 }
 
 pub(crate) fn validate(resource: &Resource, object: &Object, errors: &mut Vec<FieldError>) {
@@ -41,24 +69,29 @@ pub(crate) fn validate(resource: &Resource, object: &Object, errors: &mut Vec<Fi
     } else {
         errors.extend(naming(name).iter().map(|why| FieldError::invalid("metadata.name", &json!(name), why)));
     }
-    validate_marks(resource, object, errors);
+    validate_marks(object, errors);
+    validate_kept_by(resource, object, errors);
 }
 
 /// What is wrong with everything in the metadata but names.
-fn validate_marks(resource: &Resource, object: &Object, errors: &mut Vec<FieldError>) {
+fn validate_marks(object: &Object, errors: &mut Vec<FieldError>) {
     if let Some(Value::Object(metadata)) = object.get("metadata") {
         validate_labels(metadata, "metadata", errors);
     }
     validate_owners(object, errors);
     validate_finalizers(object, errors);
-    // The oldest groups share a check that the others do not have.
-    if resource.shape.is_some() && matches!(resource.id.group.as_str(), "" | "apps" | "batch") {
-        for (place, finalizer) in object.finalizers().iter().enumerate() {
-            if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
-                let why = "name is neither a standard finalizer name nor is it fully qualified";
-                let field = format!("metadata.finalizers[{place}]");
-                errors.push(FieldError::invalid(field, &json!(finalizer), why));
-            }
+}
+
+/// The oldest groups share a check that the others do not have.
+fn validate_kept_by(resource: &Resource, object: &Object, errors: &mut Vec<FieldError>) {
+    if resource.shape.is_none() || !matches!(resource.id.group.as_str(), "" | "apps" | "batch") {
+        return;
+    }
+    for (place, finalizer) in object.finalizers().iter().enumerate() {
+        if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(finalizer) {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            let field = format!("metadata.finalizers[{place}]");
+            errors.push(FieldError::invalid(field, &json!(finalizer), why));
         }
     }
 }
@@ -140,23 +173,16 @@ fn validate_finalizers(object: &Object, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What is wrong with the metadata of an update. The original asks more than once, and lists what it finds each time.
-pub(crate) fn validate_update(
-    resource: &Resource,
-    part: Part,
-    new: &Object,
-    old: &Object,
-    errors: &mut Vec<FieldError>,
-) {
-    validate_marks(resource, new, errors);
+/// What is wrong with the metadata of an update of any kind.
+pub(crate) fn validate_update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+    validate_marks(new, errors);
     validate_changes(new, old, errors);
-    let plural = resource.id.plural.as_str();
-    if !LEFT_TO_OTHERS.contains(&plural) {
-        validate_changes(new, old, errors);
-    }
-    if CHECKED_ANEW.contains(&plural) && resource.id.group.is_empty() && part != Part::Status {
-        validate(resource, new, errors);
-    }
+}
+
+/// What a kind itself finds wrong with a change of metadata.
+pub(crate) fn validate_change(resource: &Resource, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
+    validate_changes(new, old, errors);
+    validate_kept_by(resource, new, errors);
 }
 
 fn validate_changes(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {

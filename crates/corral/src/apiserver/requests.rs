@@ -502,7 +502,11 @@ impl Ask<'_> {
         }
         let object = body::object(sent, self.body, &resource.id.kind)?;
         if resource.shape.is_none() && text(&object, &["kind"]).is_empty() {
-            let why = format!("Object 'Kind' is missing in '{}'", json!(object));
+            let shown = match sent {
+                "application/yaml" => json!(object).to_string(),
+                _ => String::from_utf8_lossy(self.body).into_owned(),
+            };
+            let why = format!("Object 'Kind' is missing in '{shown}'");
             return Err(body::unrecognised(self.body, &resource.id.kind, &why));
         }
         Ok(object)

@@ -148,6 +148,15 @@ impl Resource {
 
     /// Makes an object look as those of this kind do, or says what has a wrong type.
     pub fn conform(&self, version: &str, object: &mut Object) -> Result<(), String> {
+        self.conform_applied(version, object)?;
+        if self.shape_in(version).is_none() {
+            self.rules.prune(version, object);
+        }
+        Ok(())
+    }
+
+    /// The same for what was applied: that has no unknown fields, and in custom kinds a null in it stays.
+    pub fn conform_applied(&self, version: &str, object: &mut Object) -> Result<(), String> {
         // An empty list asks to forget all managers, and would be dropped like any other empty field.
         if object.get("metadata").is_some_and(|meta| meta["managedFields"].as_array().is_some_and(Vec::is_empty)) {
             object.set_meta("managedFields", json!([{}]));
@@ -158,7 +167,6 @@ impl Resource {
         if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
             METADATA.conform(metadata)?;
         }
-        self.rules.prune(version, object);
         Ok(())
     }
 
@@ -300,6 +308,12 @@ pub(crate) trait Rules: Send + Sync {
 
     /// What is wrong with a change.
     fn validate_update(&self, _new: &Object, _old: &Object, _errors: &mut Vec<FieldError>) {}
+
+    /// Whether the original shows a new object with more than it has kept of it: then the first update keeps it anew,
+    /// even one that changes nothing.
+    fn is_shown_with_more(&self, _created: &Object) -> bool {
+        false
+    }
 
     /// Whether something of its own keeps an object that was deleted, beside finalizers and time.
     fn is_held(&self, _object: &Object) -> bool {

@@ -149,7 +149,7 @@ fn number_at(object: &Object, path: &[String]) -> Result<i64, String> {
     let mut fields = object;
     for name in above {
         match fields.get(name) {
-            None => return Ok(0),
+            None | Some(Value::Null) => return Ok(0),
             Some(Value::Object(below)) => fields = below,
             Some(other) => return Err(misfit(other, "map[string]interface{}")),
         }

@@ -93,6 +93,11 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
+    /// Whether it has not been changed since it was made.
+    pub fn is_new(&self) -> bool {
+        self.kind == EventKind::Added
+    }
+
     fn new(resource: &Resource, kind: EventKind, revision: u64, mut object: Object) -> Answer<Self> {
         if revision > 0 {
             object.set_meta("resourceVersion", revision.to_string());

@@ -68,6 +68,13 @@ impl Rules for JobRules {
         Ok(())
     }
 
+    /// Those labels are nobody's: the original finds them each time that it reads the Job.
+    fn is_shown_with_more(&self, created: &Object) -> bool {
+        let managers = created.meta("managedFields").and_then(Value::as_array).into_iter().flatten();
+        let are_managed = managers.into_iter().any(|entry| entry.pointer("/fieldsV1/f:metadata/f:labels").is_some());
+        created.meta("labels").is_some() && !are_managed
+    }
+
     fn validate(&self, _version: &str, object: &Object, errors: &mut Vec<FieldError>) {
         check_generated_selector(object, errors);
         validate_spec(object, errors);
@@ -121,12 +128,11 @@ fn generate_selector(job: &mut Object) {
 }
 
 fn validate_spec(job: &Object, errors: &mut Vec<FieldError>) {
-    let limits = ["parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished"];
+    let limits = ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"];
     check_not_negative(job, "spec", &limits, errors);
     if let Some(mode) = at(job, &["spec", "completionMode"]) {
         check_known("spec.completionMode", mode, &["NonIndexed", "Indexed"], errors);
     }
-    check_selected(job, errors);
     if let Some(Value::Object(metadata)) = at(job, &["spec", "template", "metadata"]) {
         meta_rules::validate_labels(metadata, "spec.template", errors);
     }
@@ -140,6 +146,7 @@ fn validate_spec(job: &Object, errors: &mut Vec<FieldError>) {
         Some(policy) => check_known(&field, policy, &["OnFailure", "Never"], errors),
         None => {}
     }
+    check_selected(job, errors);
 }
 
 /// Whether the labels and the selector that the server makes are as it makes them.

@@ -110,9 +110,15 @@ impl Rules for PodRules {
         }
         let deadline = |pod: &Object| at(pod, &["spec", "activeDeadlineSeconds"]).and_then(Value::as_i64);
         match (deadline(old), deadline(new)) {
+            (_, Some(after)) if !(0..=i64::from(i32::MAX)).contains(&after) => {
+                let why = "must be between 0 and 2147483647, inclusive";
+                errors.push(FieldError::invalid("spec.activeDeadlineSeconds", &json!(after), why));
+                return;
+            }
             (Some(before), Some(after)) if after > before => {
                 let why = "must be less than or equal to previous value";
                 errors.push(FieldError::invalid("spec.activeDeadlineSeconds", &json!(after), why));
+                return;
             }
             (Some(_), None) => {
                 let why = "must not update from a positive integer to nil value";

@@ -54,8 +54,8 @@ impl Ask<'_> {
                 (Verb::Patch, paths.wanted(&self.target, &scale)?.by_apply(), options)
             }
             Wish::Patch => {
-                let options = WriteOptions::read(self.query, "PatchOptions", false)?;
-                let (scale, tracked) = self.patched_scale(paths, &options)?;
+                let (options, patch) = self.patch_of_scale()?;
+                let (scale, tracked) = self.patched_scale(paths, &patch, &options)?;
                 let wanted = paths.wanted(&self.target, &scale)?;
                 (Verb::Patch, if tracked { wanted } else { wanted.by_nobody() }, options)
             }
@@ -118,19 +118,24 @@ impl Ask<'_> {
         Ok(scale)
     }
 
-    /// The scale that a patch comes to, and whether somebody manages it: in custom kinds nobody manages what has fields
-    /// that are not known.
-    fn patched_scale(&self, paths: &Paths, options: &WriteOptions) -> Answer<(Object, bool)> {
-        let is_built_in = self.target.resource.shape.is_some();
-        let patch = match content_type(&self.head.headers) {
-            JSON_PATCH => self.if_there(body::json_patch(self.body))?,
-            MERGE_PATCH => self.if_there(body::merge_patch(self.body)).map(Patch::Merge)?,
-            STRATEGIC_MERGE_PATCH if is_built_in => {
-                self.if_there(body::strategic_patch(self.body)).map(|patch| Patch::Merge(Value::Object(patch)))?
+    /// A patch of a scale. What no scale of the kind could be patched with is answered before anything else.
+    fn patch_of_scale(&self) -> Answer<(WriteOptions, Patch)> {
+        let options = || WriteOptions::read(self.query, "PatchOptions", false);
+        Ok(match content_type(&self.head.headers) {
+            JSON_PATCH => (options()?, self.if_there(body::json_patch(self.body))?),
+            MERGE_PATCH => (options()?, Patch::Merge(self.if_there(body::merge_patch(self.body))?)),
+            STRATEGIC_MERGE_PATCH if self.target.resource.shape.is_some() => {
+                (options()?, Patch::Merge(Value::Object(self.if_there(body::strategic_patch(self.body))?)))
             }
             STRATEGIC_MERGE_PATCH => return Err(unknown_format(&[JSON_PATCH, MERGE_PATCH, APPLY_PATCH])),
             _ => return Err(unknown_patch()),
-        };
+        })
+    }
+
+    /// The scale that a patch comes to, and whether somebody manages it: in custom kinds nobody manages what has fields
+    /// that are not known.
+    fn patched_scale(&self, paths: &Paths, patch: &Patch, options: &WriteOptions) -> Answer<(Object, bool)> {
+        let is_built_in = self.target.resource.shape.is_some();
         let target = self.scale_target();
         let current = self.current()?;
         let Value::Object(mut shown) = paths.show(&current) else { return Err(patch_rejected()) };
@@ -139,11 +144,13 @@ impl Ask<'_> {
             child(&mut shown, "spec").insert("replicas".into(), json!(NOT_STATED));
         }
         let version = shown.resource_version().to_string();
-        let mut scale = patch::apply(&target, &patch, shown)?;
-        let tracked = is_built_in || target.resource.unknown_fields("v1", &scale).is_empty();
-        let known = self.check_scale(&target, options, &scale);
-        if let Err(why) = known.and_then(|()| target.resource.conform("v1", &mut scale)) {
-            return Err(patch::undecodable(&patch, scale, &why));
+        let patched = patch::apply(&target, patch, shown)?;
+        let tracked = is_built_in || target.resource.unknown_fields("v1", &patched).is_empty();
+        let mut scale = patched.clone();
+        // Nobody is warned about what cannot be read at all.
+        let read = target.resource.conform("v1", &mut scale);
+        if let Err(why) = read.and_then(|()| self.check_scale(&target, options, &patched)) {
+            return Err(patch::undecodable(patch, patched, &why));
         }
         check_name(&target, &scale)?;
         if unstated && at(&scale, &["spec", "replicas"]).is_some_and(|replicas| *replicas == json!(NOT_STATED)) {

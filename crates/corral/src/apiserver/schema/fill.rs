@@ -24,13 +24,9 @@ impl Schema {
     }
 
     fn fill_object(&self, object: &mut Object) {
-        // A null where none may stand is as good as nothing.
-        object.retain(|name, value| {
-            let schema = self.properties.get(name).or_else(|| self.additional());
-            !value.is_null() || schema.is_none_or(|schema| schema.nullable)
-        });
         for (name, schema) in &self.properties {
-            if let (Some(default), None) = (&schema.default, object.get(name)) {
+            let is_missing = object.get(name).is_none_or(|value| value.is_null() && !schema.nullable);
+            if let (Some(default), true) = (&schema.default, is_missing) {
                 object.insert(name.clone(), default.clone());
             }
         }
@@ -67,13 +63,15 @@ mod tests {
     }
 
     #[test]
-    fn a_null_counts_as_absent_unless_it_is_allowed() {
+    fn a_default_takes_the_place_of_a_null_that_is_not_allowed() {
         let schema = json!({ "properties": {
             "a": { "type": "string", "default": "x" },
             "b": { "type": "string", "nullable": true, "default": "x" },
             "c": { "type": "string" },
         } });
 
-        assert_eq!(filled(schema, json!({ "a": null, "b": null, "c": null })), json!({ "a": "x", "b": null }));
+        let result = filled(schema, json!({ "a": null, "b": null, "c": null }));
+
+        assert_eq!(result, json!({ "a": "x", "b": null, "c": null }));
     }
 }

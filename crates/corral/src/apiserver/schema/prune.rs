@@ -32,6 +32,8 @@ impl Schema {
                 return true;
             }
             match self.properties.get(name).or_else(|| self.additional()) {
+                // A null where none may stand is as good as nothing; where there is a default, that takes its place.
+                Some(schema) if value.is_null() => schema.nullable || schema.default.is_some(),
                 Some(schema) => {
                     schema.prune(value);
                     true
@@ -52,6 +54,17 @@ mod tests {
         let mut object = object.as_object().unwrap().clone();
         Schema::parse(&schema).prune_root(&mut object);
         Value::Object(object)
+    }
+
+    #[test]
+    fn a_null_is_dropped_unless_it_is_allowed_or_a_default_will_take_its_place() {
+        let schema = json!({ "properties": {
+            "a": { "type": "string", "default": "x" },
+            "b": { "type": "string", "nullable": true },
+            "c": { "type": "string" },
+        } });
+
+        assert_eq!(pruned(schema, json!({ "a": null, "b": null, "c": null })), json!({ "a": null, "b": null }));
     }
 
     #[test]

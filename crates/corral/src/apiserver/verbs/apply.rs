@@ -85,11 +85,13 @@ fn applied(write: &Write<'_>, live: &Object, known: Option<&Value>, config: &Obj
             unexplained(&format!("failed to create typed patch object ({place}; {kind}): {why}"))
         }
     })?;
-    resource.conform(&target.version, &mut new).map_err(|why| {
+    resource.conform_applied(&target.version, &mut new).map_err(|why| {
         let kind = shown_kind(&version, &resource.id.kind);
+        // Bytes are decoded by another part of the original than everything else.
+        let decoding = if why.starts_with("illegal base64") { "error decoding from json: " } else { "" };
         unexplained(&format!(
             "failed to convert new object ({}/{}; {kind}) to proper version: unable to convert unstructured object to \
-             {kind}: error decoding from json: {why}",
+             {kind}: {decoding}{why}",
             config.namespace(),
             config.name()
         ))

@@ -8,7 +8,7 @@ use super::{Target, create, read::no_number};
 use crate::apiserver::{
     admission::Operation,
     fields::differ_in_times_only,
-    meta_rules,
+    meta_rules::{self, Look, looks},
     object::{Meta, Object, take_from},
     resources::{Generation, Resource},
     status::{Answer, FieldError, bad_request, conflict, invalid, not_found, stale, unexplained},
@@ -135,15 +135,20 @@ pub(crate) fn settle(write: &Write<'_>, part: Part, mut draft: Draft) -> Answer<
     }
 
     let mut errors = vec![];
-    meta_rules::validate_update(resource, part, &new, old, &mut errors);
-    // The status of a custom kind is checked by the schema of the whole.
-    if part != Part::Status || resource.shape.is_none() {
-        resource.rules.validate(&target.version, &new, &mut errors);
-    }
-    match part {
-        Part::Main => resource.rules.validate_change(&target.version, &new, old, &mut errors),
-        Part::Status => resource.rules.validate_status(&new, old, &mut errors),
-        Part::Other(name) => resource.rules.validate_part(name, &new, old, &mut errors),
+    meta_rules::validate_update(&new, old, &mut errors);
+    for look in looks(resource, part) {
+        match look {
+            Look::MetaChange => meta_rules::validate_change(resource, &new, old, &mut errors),
+            Look::Meta => meta_rules::validate(resource, &new, &mut errors),
+            // The status of a custom kind is checked by the schema of the whole.
+            Look::Whole if part == Part::Status && resource.shape.is_some() => {}
+            Look::Whole => resource.rules.validate(&target.version, &new, &mut errors),
+            Look::Change => match part {
+                Part::Main => resource.rules.validate_change(&target.version, &new, old, &mut errors),
+                Part::Status => resource.rules.validate_status(&new, old, &mut errors),
+                Part::Other(name) => resource.rules.validate_part(name, &new, old, &mut errors),
+            },
+        }
     }
     let known = match part {
         Part::Status => resource.rules.judge_status(&target.version, &new, old, &mut errors),
@@ -175,7 +180,8 @@ pub(crate) fn commit(
         store.remove(&write.cause, &resource.id, &key, old.clone())?;
         return Ok(Outcome::Changed(Arc::new(asked_for)));
     }
-    if let Some(current) = current.filter(|_| new == *old) {
+    let is_kept_as_shown = |current: &Arc<Stored>| !(current.is_new() && resource.rules.is_shown_with_more(old));
+    if let Some(current) = current.filter(|current| new == *old && is_kept_as_shown(current)) {
         return Ok(Outcome::Changed(current));
     }
     resource.rules.allocate(store, &write.cause, &mut new)?;
