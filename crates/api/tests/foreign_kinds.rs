@@ -58,6 +58,8 @@ fn every_foreign_kind_keeps_the_fields_that_it_does_not_know() {
     survives::<longhorn::engine::Engine>();
     survives::<longhorn::instance_manager::InstanceManager>();
     survives::<longhorn::node::Node>();
+    survives::<longhorn::replica::Replica>();
+    survives::<longhorn::volume_attachment::VolumeAttachment>();
     survives::<longhorn::setting::Setting>();
     survives::<longhorn::volume::Volume>();
     survives::<vm_operator::virtual_machine_class::VirtualMachineClass>();

@@ -4,11 +4,19 @@ use crate::foreign::{LooseCondition, foreign_kind, foreign_part};
 
 foreign_kind! {
     KubeVirt = "kubevirt.io" "v1" "kubevirts" Namespaced {
+        spec: KubeVirtSpec,
         status: KubeVirtStatus,
     }
 }
 
 foreign_part! {
+    KubeVirtSpec {
+        configuration: Configuration,
+    }
+    Configuration {
+        /// Of instances that do not say it themselves.
+        eviction_strategy: String,
+    }
     KubeVirtStatus {
         phase: String,
         #[serde(rename = "observedKubeVirtVersion")]

@@ -18,9 +18,31 @@ foreign_part! {
         template: Value,
     }
     VirtualMachineStatus {
+        created: bool,
+        ready: bool,
         printable_status: String,
+        /// What `virtctl` has asked for and was not done yet.
+        state_change_requests: Vec<StateChangeRequest>,
         /// Volumes that are on their way in or out.
         volume_requests: Vec<Value>,
         conditions: Vec<LooseCondition>,
     }
+    StateChangeRequest {
+        /// `Start` or `Stop`.
+        action: String,
+        /// Of the instance that is to stop.
+        uid: String,
+    }
 }
+
+/// The values of `spec.runStrategy`.
+pub mod strategies {
+    pub const ALWAYS: &str = "Always";
+    pub const HALTED: &str = "Halted";
+    pub const MANUAL: &str = "Manual";
+    pub const RERUN_ON_FAILURE: &str = "RerunOnFailure";
+    pub const ONCE: &str = "Once";
+}
+
+pub const START: &str = "Start";
+pub const STOP: &str = "Stop";

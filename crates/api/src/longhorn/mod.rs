@@ -3,7 +3,9 @@
 pub mod engine;
 pub mod instance_manager;
 pub mod node;
+pub mod replica;
 pub mod setting;
 pub mod volume;
+pub mod volume_attachment;
 
 pub const NAMESPACE: &str = "longhorn-system";

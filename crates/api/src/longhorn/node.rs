@@ -18,3 +18,8 @@ foreign_part! {
         conditions: Vec<LooseCondition>,
     }
 }
+
+pub mod conditions {
+    pub const READY: &str = "Ready";
+    pub const SCHEDULABLE: &str = "Schedulable";
+}

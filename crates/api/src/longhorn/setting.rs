@@ -11,5 +11,11 @@ foreign_kind! {
 pub mod names {
     pub const REPLENISHMENT_INTERVAL: &str = "replica-replenishment-wait-interval";
     pub const NODE_DRAIN_POLICY: &str = "node-drain-policy";
+    /// The values of [`NODE_DRAIN_POLICY`].
+    pub const BLOCK_IF_LAST_REPLICA: &str = "block-if-contains-last-replica";
+    pub const ALLOW_IF_STOPPED: &str = "allow-if-replica-is-stopped";
+    pub const ALWAYS_ALLOW: &str = "always-allow";
+    pub const BLOCK_FOR_EVICTION: &str = "block-for-eviction";
+    pub const BLOCK_FOR_EVICTION_IF_LAST: &str = "block-for-eviction-if-contains-last-replica";
     pub const DETACH_WHEN_CORDONED: &str = "detach-manually-attached-volumes-when-cordoned";
 }

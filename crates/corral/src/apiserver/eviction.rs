@@ -4,7 +4,7 @@ use kube::core::Status;
 use serde_json::{Value, json};
 
 use super::{
-    conditions,
+    conditions, kubevirt_eviction,
     object::{Meta, Object, at, child, moment, text},
     resources::ResourceId,
     selectors::Selectors,
@@ -34,8 +34,10 @@ pub(crate) fn evict(store: &mut Store, by: &Cause<'_>, target: &Target, options:
     let Some(stored) = store.get(id, &target.key()) else {
         return Err(not_found(id, &target.name));
     };
+    let stored = stored.clone();
     let mut pod = stored.object()?;
-    let budget = if is_no_loss(&pod) { None } else { budget_of(store, target, stored)? };
+    kubevirt_eviction::intercept(store, by, &pod)?;
+    let budget = if is_no_loss(&pod) { None } else { budget_of(store, target, &stored)? };
     if let Some(mut budget) = budget
         && is_guarded(&pod, &budget)
     {

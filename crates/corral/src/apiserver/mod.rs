@@ -36,6 +36,7 @@ mod gotext;
 mod identity;
 mod kubelet;
 mod kubevirt;
+mod kubevirt_eviction;
 mod label_selector;
 mod log;
 mod meta_rules;

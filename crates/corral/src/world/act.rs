@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::garbage::{Header, Verdict};
 use super::job::TRACKING;
 use super::kubelet;
-use super::outcome::Action;
+use super::outcome::{Action, Deed, ObjectWrite};
 use super::pods;
 use crate::apiserver::{Answer, Direct, Kind, ResourceId};
 
@@ -84,6 +84,22 @@ pub fn perform(direct: &Direct, action: &Action, now: Timestamp) -> Answer<()> {
             Ok(())
         }
         Action::Note(note) => note.publish(direct, now),
+        Action::Object(write) => write_object(direct, write),
+        Action::Evict { namespace, name, grace_period_seconds } => {
+            direct.evict(namespace, name, *grace_period_seconds).or_else(if_not_gone)
+        }
+    }
+}
+
+fn write_object(direct: &Direct, write: &ObjectWrite) -> Answer<()> {
+    match &write.deed {
+        Deed::Create(object) => direct.create_object(&write.resource, object),
+        Deed::Update(object) => direct.replace_object(&write.resource, object, false),
+        Deed::Status(object) => direct.replace_object(&write.resource, object, true),
+        Deed::Delete { namespace, name, uid } => {
+            let background = PropagationPolicy::Background;
+            direct.delete_object(&write.resource, namespace, name, uid, background).or_else(if_not_gone)
+        }
     }
 }
 

@@ -52,6 +52,28 @@ pub enum Look {
     Garbage(String),
     /// The namespace controller at a namespace.
     Namespace(String),
+    /// KubeVirt at a VirtualMachine, an instance, a migration, and the instances of a node.
+    VirtualMachine(Key),
+    Instance(Key),
+    Migration(Key),
+    Evacuation(String),
+    /// Longhorn at a volume, and at the instance manager of a node.
+    Volume(String),
+    InstanceManager(String),
+    /// Rancher at a cluster, and at the drain of the machine with this plan Secret.
+    Planner(Key),
+    MachineDrain(Key),
+    /// The agent of a machine at its plan Secret.
+    SystemAgent(Key),
+    /// Cluster API at a Machine.
+    CapiMachine(Key),
+    /// RKE2 at the etcd member of a Node.
+    Member(String),
+    /// Rancher at a ManagedChart, Fleet at a Bundle, Harvester at an Addon and at an image.
+    Chart(Key),
+    Bundle(Key),
+    Addon(Key),
+    Image(Key),
 }
 
 impl fmt::Display for Look {
@@ -78,6 +100,21 @@ impl fmt::Display for Look {
             Look::Budget((namespace, name)) => write!(formatter, "PodDisruptionBudget {namespace}/{name}"),
             Look::Garbage(uid) => write!(formatter, "the owners of the object with uid {uid}"),
             Look::Namespace(name) => write!(formatter, "namespace {name}"),
+            Look::VirtualMachine((namespace, name)) => write!(formatter, "VirtualMachine {namespace}/{name}"),
+            Look::Instance((namespace, name)) => write!(formatter, "VirtualMachineInstance {namespace}/{name}"),
+            Look::Migration((namespace, name)) => write!(formatter, "migration {namespace}/{name}"),
+            Look::Planner((namespace, name)) => write!(formatter, "the plans of cluster {namespace}/{name}"),
+            Look::MachineDrain((namespace, name)) => write!(formatter, "the drain of {namespace}/{name}"),
+            Look::SystemAgent((namespace, name)) => write!(formatter, "the plan {namespace}/{name}"),
+            Look::CapiMachine((namespace, name)) => write!(formatter, "Machine {namespace}/{name}"),
+            Look::Member(name) => write!(formatter, "the etcd member of Node {name}"),
+            Look::Chart((namespace, name)) => write!(formatter, "ManagedChart {namespace}/{name}"),
+            Look::Bundle((namespace, name)) => write!(formatter, "Bundle {namespace}/{name}"),
+            Look::Addon((namespace, name)) => write!(formatter, "Addon {namespace}/{name}"),
+            Look::Image((namespace, name)) => write!(formatter, "VirtualMachineImage {namespace}/{name}"),
+            Look::Volume(name) => write!(formatter, "volume {name}"),
+            Look::InstanceManager(name) => write!(formatter, "the instance manager of Node {name}"),
+            Look::Evacuation(name) => write!(formatter, "the virtual machines of Node {name}"),
         }
     }
 }

@@ -68,6 +68,41 @@ pub const DISK_USED: &str = "corral.drover.dev/disk-used";
 /// On a pod: the size of its containers' images; with `.<container>` appended, of that one's.
 pub const IMAGE_SIZE: &str = "corral.drover.dev/image-size";
 
+/// On a VirtualMachineInstance (from its machine's template): how long its memory is copied, such as `30s`, or `never`.
+pub const MIGRATION_DURATION: &str = "corral.drover.dev/migration-duration";
+/// On a VirtualMachineInstance: `true` for one whose migrations fail when the copying ends.
+pub const MIGRATION_FAILS: &str = "corral.drover.dev/migration-fails";
+
+/// On a Volume: how long a replica of it is rebuilt, such as `1m`, or `never`.
+pub const REBUILD_DURATION: &str = "corral.drover.dev/rebuild-duration";
+/// On a Replica: since when it is rebuilt. The world writes it.
+pub const REBUILDING_SINCE: &str = "corral.drover.dev/rebuilding-since";
+
+/// On an RKEControlPlane: what Rancher does wrong, separated by commas: `stale-annotations`, `no-limit`.
+pub const WEDGES: &str = "corral.drover.dev/wedges";
+/// On a Machine of Cluster API: `true` for one that nobody keeps up to date any more.
+pub const STALE: &str = "corral.drover.dev/stale";
+/// On a Node: `absent` for a machine on which no agent of Rancher runs.
+pub const SYSTEM_AGENT: &str = "corral.drover.dev/system-agent";
+/// On a Node: how long its agent takes to carry out a plan, such as `1m`, or `never`.
+pub const PLAN_DURATION: &str = "corral.drover.dev/plan-duration";
+/// On a Node: `true` for a machine on which plans fail.
+pub const PLAN_FAILS: &str = "corral.drover.dev/plan-fails";
+/// On a Node: the probes that are never well there, separated by commas.
+pub const UNHEALTHY_PROBES: &str = "corral.drover.dev/unhealthy-probes";
+/// On a plan Secret: since when its node is drained, and since when its agent is at work on which plan. The world writes them.
+pub const DRAINING_SINCE: &str = "corral.drover.dev/draining-since";
+pub const APPLYING_SINCE: &str = "corral.drover.dev/applying-since";
+
+/// On a VirtualMachineImage: how long its import takes, such as `1m`, or `never` to stall.
+pub const IMPORT_DURATION: &str = "corral.drover.dev/import-duration";
+/// On a VirtualMachineImage: `true` for one whose import fails in the end.
+pub const IMPORT_FAILS: &str = "corral.drover.dev/import-fails";
+/// On a Bundle of Fleet or an Addon: how long it takes to be deployed, such as `1m`, or `never`.
+pub const CHART_DURATION: &str = "corral.drover.dev/chart-duration";
+/// On an Addon: what is deployed of it. The world writes it.
+pub const DEPLOYED: &str = "corral.drover.dev/deployed";
+
 pub type Annotations = BTreeMap<String, String>;
 
 /// How long something runs.

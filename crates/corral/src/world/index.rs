@@ -12,10 +12,13 @@ use kube::core::{Selector, SelectorExt};
 use super::agenda::Key;
 use super::budget::Covered;
 use super::kubelet::Machine;
+use super::kubevirt;
 use super::labels::{Labelled, Labels, Selecting, required_label};
 use super::lifecycle;
+use super::longhorn;
 use super::notes::PodNote;
 use super::pods;
+use super::rancher;
 use super::scheduler::{Neighbours, Place, Request, Surroundings};
 use super::workloads::Workloads;
 
@@ -49,6 +52,11 @@ pub struct Index {
     pub services: BTreeMap<Key, Selector>,
     serving: Selecting<Key>,
     pub workloads: Workloads,
+    pub virtual_machines: kubevirt::notes::Notes,
+    pub longhorn: longhorn::notes::Notes,
+    pub rancher: rancher::notes::Notes,
+    /// Pods by the claims that they use.
+    by_claim: BTreeMap<String, BTreeSet<Key>>,
 }
 
 impl Index {
@@ -160,6 +168,16 @@ impl Index {
         self.by_owner.get(uid).into_iter().flatten().filter_map(|key| self.pods.get_key_value(key))
     }
 
+    /// The pods that use a claim.
+    pub fn users_of(&self, namespace: &str, claim: &str) -> impl Iterator<Item = (&Key, &PodNote)> {
+        let place = claim_place(namespace, claim);
+        self.by_claim.get(&place).into_iter().flatten().filter_map(|key| self.pods.get_key_value(key))
+    }
+
+    pub fn has_budget(&self, key: &Key) -> bool {
+        self.budgets.contains_key(key)
+    }
+
     /// The pods that wait for a node.
     pub fn waiting(&self) -> impl Iterator<Item = (&Key, &Request)> {
         self.waiting.iter().filter_map(|key| Some((key, self.pods.get(key)?.request.as_deref()?)))
@@ -264,6 +282,9 @@ impl Index {
         if let Some(owner) = &note.owner {
             self.by_owner.entry(owner.uid.clone()).or_default().insert(key.clone());
         }
+        for claim in &note.claims {
+            self.by_claim.entry(claim_place(&key.0, claim)).or_default().insert(key.clone());
+        }
         if note.request.is_some() {
             self.waiting.insert(key.clone());
         }
@@ -286,6 +307,9 @@ impl Index {
         if let Some(owner) = &note.owner {
             remove_from(&mut self.by_owner, &owner.uid, key);
         }
+        for claim in &note.claims {
+            remove_from(&mut self.by_claim, &claim_place(&key.0, claim), key);
+        }
         self.waiting.remove(key);
         if let Some(node) = note.occupies() {
             self.use_room(node, |place| {
@@ -307,6 +331,10 @@ impl Index {
             self.by_load.insert((note.place.pods, node.into()));
         }
     }
+}
+
+fn claim_place(namespace: &str, claim: &str) -> String {
+    format!("{namespace}/{claim}")
 }
 
 /// Every term with each namespace that it covers; an empty one stands for all.

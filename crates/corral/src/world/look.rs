@@ -44,6 +44,21 @@ impl World {
             Look::Budget(key) => self.look_at_budget(key, now),
             Look::Garbage(uid) => self.look_at_garbage(uid),
             Look::Namespace(name) => self.look_at_namespace(name),
+            Look::VirtualMachine(key) => self.look_at_virtual_machine(key, now),
+            Look::Instance(key) => self.look_at_instance(key, now),
+            Look::Migration(key) => self.look_at_migration(key, now),
+            Look::Evacuation(name) => self.look_at_evacuation(name, now),
+            Look::Planner(key) => self.look_at_planner(key, now),
+            Look::MachineDrain(key) => self.look_at_machine_drain(key, now),
+            Look::SystemAgent(key) => self.look_at_system_agent(key, now),
+            Look::CapiMachine(key) => self.look_at_capi_machine(key, now),
+            Look::Member(name) => self.look_at_member(name, now),
+            Look::Chart(key) => self.look_at_chart(key, now),
+            Look::Bundle(key) => self.look_at_bundle(key, now),
+            Look::Addon(key) => self.look_at_addon(key, now),
+            Look::Image(key) => self.look_at_image(key, now),
+            Look::Volume(name) => self.look_at_volume(name, now),
+            Look::InstanceManager(name) => self.look_at_instance_manager(name, now),
         }
     }
 
@@ -237,7 +252,7 @@ impl World {
         Ok(None)
     }
 
-    fn read_pods<'a>(&self, part: Part, keys: impl Iterator<Item = &'a Key>) -> Answer<Vec<Pod>> {
+    pub(super) fn read_pods<'a>(&self, part: Part, keys: impl Iterator<Item = &'a Key>) -> Answer<Vec<Pod>> {
         let direct = self.direct(part);
         let mut found = Vec::new();
         for (namespace, name) in keys {

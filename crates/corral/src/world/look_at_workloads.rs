@@ -109,7 +109,7 @@ impl World {
     }
 
     /// The objects of a kind that belong to another one.
-    fn owned_by<T: Kind, K: Kind>(&self, owner: &K) -> Answer<Vec<T>> {
+    pub(super) fn owned_by<T: Kind, K: Kind>(&self, owner: &K) -> Answer<Vec<T>> {
         let direct = self.server.direct("world");
         let mut found = Vec::new();
         for entry in self.owners.dependents(pods::uid(owner.meta())) {

@@ -19,26 +19,34 @@ use self::owners::Owners;
 use crate::apiserver::{ApiServer, Change, Direct};
 
 pub mod annotations;
+pub mod definitions;
 pub mod kubelet;
 
 mod act;
 mod agenda;
 mod budget;
+pub mod charts;
 mod endpoint_slices;
+mod etcd;
 mod events;
 mod garbage;
+mod images;
 mod index;
 mod job;
+mod kubevirt;
 mod labels;
 mod lifecycle;
+mod longhorn;
 mod look;
 mod look_at_workloads;
+mod loose;
 mod notes;
 mod notice;
 mod outcome;
 mod owners;
 mod pod_garbage;
 mod pods;
+mod rancher;
 mod scheduler;
 mod workloads;
 
@@ -48,6 +56,11 @@ mod part_tests;
 mod tests;
 #[cfg(test)]
 mod workload_tests;
+
+/// What a cluster begins with that Rancher has provisioned.
+pub mod provisioned {
+    pub use super::rancher::seeds::{Seed, settled};
+}
 
 /// A part of the world, which can be left out where the real one, or none, is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,10 +78,18 @@ pub enum Part {
     Budgets,
     Garbage,
     PodGarbage,
+    KubeVirt,
+    Longhorn,
+    Rancher,
+    SystemAgents,
+    Etcd,
+    Charts,
+    Images,
 }
 
 impl Part {
-    pub const ALL: [Part; 13] = [
+    /// Those of Kubernetes itself.
+    pub const KUBERNETES: [Part; 13] = [
         Part::Kubelets,
         Part::NodeLifecycle,
         Part::TaintEviction,
@@ -83,6 +104,11 @@ impl Part {
         Part::Garbage,
         Part::PodGarbage,
     ];
+
+    /// Those of a Harvester cluster beside them. They have to be asked for: what a captured cluster says of its machines and
+    /// volumes stays as it is.
+    pub const HARVESTER: [Part; 7] =
+        [Part::KubeVirt, Part::Longhorn, Part::Rancher, Part::SystemAgents, Part::Etcd, Part::Charts, Part::Images];
 
     /// The name under which it writes.
     pub fn actor(self) -> &'static str {
@@ -100,6 +126,13 @@ impl Part {
             Part::Budgets => "world/budget",
             Part::Garbage => "world/garbage",
             Part::PodGarbage => "world/pod-garbage",
+            Part::KubeVirt => "world/kubevirt",
+            Part::Longhorn => "world/longhorn",
+            Part::Rancher => "world/rancher",
+            Part::SystemAgents => "world/system-agent",
+            Part::Etcd => "world/etcd",
+            Part::Charts => "world/charts",
+            Part::Images => "world/images",
         }
     }
 }
@@ -115,7 +148,7 @@ pub struct WorldOptions {
 impl Default for WorldOptions {
     fn default() -> Self {
         WorldOptions {
-            parts: BTreeSet::from(Part::ALL),
+            parts: BTreeSet::from(Part::KUBERNETES),
             kubelet: KubeletOptions::default(),
             reaction: Duration::from_millis(5),
         }
@@ -123,6 +156,11 @@ impl Default for WorldOptions {
 }
 
 impl WorldOptions {
+    pub fn with(mut self, parts: impl IntoIterator<Item = Part>) -> Self {
+        self.parts.extend(parts);
+        self
+    }
+
     pub fn without(mut self, part: Part) -> Self {
         self.parts.remove(&part);
         self

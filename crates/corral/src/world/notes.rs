@@ -54,6 +54,8 @@ pub struct PodNote {
     pub restarts: i32,
     pub deletion_cost: i32,
     pub needs: Amounts,
+    /// The claims that its volumes are.
+    pub claims: Vec<String>,
     /// The pods that it keeps away.
     pub apart: Vec<Neighbours>,
     /// What it asks for, if it waits for a node.
@@ -87,6 +89,7 @@ impl PodNote {
             restarts: containers.into_iter().flatten().map(|container| container.restart_count).max().unwrap_or(0),
             deletion_cost: cost.unwrap_or(0),
             needs: pod.spec.as_ref().map(Amounts::requested_by).unwrap_or_default(),
+            claims: claims(pod),
             apart: pod
                 .spec
                 .as_ref()
@@ -112,4 +115,9 @@ impl PodNote {
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key).map(String::as_str)
     }
+}
+
+fn claims(pod: &Pod) -> Vec<String> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref()).map(|claim| claim.claim_name.clone()).collect()
 }

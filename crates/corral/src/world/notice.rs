@@ -11,7 +11,7 @@ use super::index::NodeNote;
 use super::kubelet::lease;
 use super::notes::PodNote;
 use super::workloads::{WorkloadKind, WorkloadNote};
-use super::{Part, World, pod_garbage};
+use super::{Part, World, pod_garbage, pods};
 use crate::apiserver::{Change, Direct, Kind};
 
 impl World {
@@ -57,6 +57,18 @@ impl World {
                 let note = read(&direct, &key).as_ref().and_then(WorkloadNote::of_daemon_set);
                 self.notice_workload(WorkloadKind::DaemonSet, &key, note);
             }
+            ("", "persistentvolumeclaims") => self.notice_claim(&key),
+            ("management.cattle.io", plural @ "managedcharts")
+            | ("fleet.cattle.io", plural @ "bundles")
+            | ("harvesterhci.io", plural @ "addons") => self.notice_chart(plural, &key),
+            ("harvesterhci.io", "virtualmachineimages") => self.notice_image(&key),
+            ("", "secrets") => self.notice_secret(&key),
+            (
+                group @ ("cluster.x-k8s.io" | "provisioning.cattle.io" | "rke.cattle.io" | "management.cattle.io"),
+                plural,
+            ) => self.notice_rancher(group, plural, &key),
+            ("longhorn.io", plural) => self.notice_longhorn(plural, &key),
+            ("kubevirt.io", plural) => self.notice_virtual(plural, &key),
             _ => {}
         }
         self.notice_ties(&direct, change, &key);
@@ -66,8 +78,15 @@ impl World {
         let before = self.index.note_pod(key, pod);
         let after = self.index.pod(key).cloned();
         for owner in [&before, &after].into_iter().flatten().filter_map(|note| note.owner.as_ref()) {
-            if let Some(look) = look_of(&owner.kind, (key.0.clone(), owner.name.clone())) {
-                self.soon(look);
+            let of = (key.0.clone(), owner.name.clone());
+            match look_of(&owner.kind, of.clone()) {
+                Some(look) => self.soon(look),
+                None if owner.kind == "VirtualMachineInstance" => self.notice_instance(&of),
+                None if owner.kind == "InstanceManager" => {
+                    let node = before.iter().chain(&after).find_map(|note| note.node.clone());
+                    node.into_iter().for_each(|node| self.notice_manager(&node));
+                }
+                None => {}
             }
         }
         if let Some(lone) = after.as_ref().filter(|note| note.owner.is_none() && note.is_active()) {
@@ -77,9 +96,13 @@ impl World {
         }
         self.notice_covered(key, before.as_ref(), after.as_ref());
         self.notice_served(key, before.as_ref(), after.as_ref());
+        self.notice_users(key, before.as_ref(), after.as_ref());
         let has_left = |before: &&PodNote| after.as_ref().and_then(PodNote::occupies) != before.occupies();
         if let Some(freed) = before.as_ref().filter(|before| before.occupies().is_some()).filter(has_left) {
             self.notice_freed(freed);
+        }
+        if let Some(node) = before.as_ref().filter(|_| after.is_none()).and_then(|before| before.node.as_deref()) {
+            self.notice_drained(node);
         }
         self.notice_disk(before.as_ref(), after.as_ref());
         let Some(after) = after else { return };
@@ -157,6 +180,13 @@ impl World {
             return self.notice_daemons();
         };
         self.soon(Look::Taints(name.into()));
+        self.notice_virtual_node(name);
+        self.notice_provisioned_node(name);
+        self.notice_member(name);
+        let shows = |note: &NodeNote| (note.ready, note.place.unschedulable);
+        if before.as_ref().map(shows) != Some(shows(&after)) {
+            self.notice_manager(name);
+        }
         if after.machine.is_some() {
             self.soon(Look::Machine(name.into()));
             if before.as_ref().is_none_or(|before| before.machine.is_none()) {
@@ -239,7 +269,15 @@ impl World {
     }
 
     fn notice_budget(&mut self, key: &Key, budget: Option<&PodDisruptionBudget>) {
+        let known = self.index.has_budget(key);
         self.index.note_budget(key, budget);
+        if known != budget.is_some() {
+            self.notice_manager_budget(key);
+        }
+        let owner = budget.and_then(|budget| pods::controller(&budget.metadata));
+        if let Some(owner) = owner.filter(|owner| owner.kind == "VirtualMachineInstance") {
+            self.notice_instance(&(key.0.clone(), owner.name.clone()));
+        }
         if budget.is_some() {
             self.soon(Look::Budget(key.clone()));
         }

@@ -12,9 +12,12 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
 
+use serde_json::Value;
+
 use super::events::Note;
 use super::kubelet::Upgraded;
 use super::pods;
+use crate::apiserver::{Kind, ResourceId};
 
 /// One write of the world. Objects that were read carry their resourceVersion, so a write that rests on an old
 /// reading is refused, and the object is looked at again.
@@ -106,9 +109,73 @@ pub enum Action {
     },
     /// An Event.
     Note(Box<Note>),
+    /// A write to an object of whatever kind, those of other products above all.
+    Object(Box<ObjectWrite>),
+    /// What a drain does to a pod. A budget or a webhook may refuse.
+    Evict {
+        namespace: String,
+        name: String,
+        grace_period_seconds: Option<i64>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectWrite {
+    pub resource: ResourceId,
+    pub deed: Deed,
+}
+
+/// What is done to an object, which stands as it is to be sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deed {
+    Create(Value),
+    Update(Value),
+    Status(Value),
+    Delete { namespace: String, name: String, uid: String },
 }
 
 impl Action {
+    pub fn create<K: Kind>(object: &K) -> Action {
+        Action::to::<K>(Deed::Create(json(object)))
+    }
+
+    pub fn update<K: Kind>(object: &K) -> Action {
+        Action::to::<K>(Deed::Update(json(object)))
+    }
+
+    pub fn status<K: Kind>(object: &K) -> Action {
+        Action::to::<K>(Deed::Status(json(object)))
+    }
+
+    /// What makes an object from one that was read to what it should be: nothing, if it is so. Where both the object and its
+    /// status differ, the status has to wait for the next look, since it rests on another version then.
+    pub fn change<K: Kind>(before: &K, after: &K) -> Option<Action> {
+        let (before, after) = (json(before), json(after));
+        if before == after {
+            return None;
+        }
+        let mut main = (before, after.clone());
+        for object in [&mut main.0, &mut main.1] {
+            object.as_object_mut().and_then(|object| object.remove("status"));
+        }
+        let deed = if main.0 == main.1 { Deed::Status(after) } else { Deed::Update(after) };
+        Some(Action::to::<K>(deed))
+    }
+
+    pub fn delete<K: Kind>(object: &K) -> Action {
+        let metadata = object.meta();
+        Action::to::<K>(Deed::Delete {
+            namespace: pods::namespace(metadata).into(),
+            name: pods::name(metadata).into(),
+            uid: pods::uid(metadata).into(),
+        })
+    }
+
+    fn to<K: Kind>(deed: Deed) -> Action {
+        let resource = ResourceId::new(&K::group(&()), &K::plural(&()), &K::kind(&()));
+        Action::Object(Box::new(ObjectWrite { resource, deed }))
+    }
+
     pub fn delete_pod(pod: &Pod) -> Action {
         Action::DeletePod {
             namespace: pods::namespace(&pod.metadata).into(),
@@ -116,6 +183,11 @@ impl Action {
             uid: pods::uid(&pod.metadata).into(),
         }
     }
+}
+
+/// What cannot be written as JSON is no object, and the server refuses it.
+fn json<K: Kind>(object: &K) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
 }
 
 /// What one part does about one object, in order, and when it looks again if nothing changes before.

@@ -62,12 +62,69 @@ fn template(app: &str) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn every_part_has_something_to_do_and_can_be_left_out() {
-    let all: BTreeSet<String> = Part::ALL.iter().map(|part| part.actor().to_owned()).collect();
+    let all: BTreeSet<String> = Part::KUBERNETES.iter().map(|part| part.actor().to_owned()).collect();
     assert_eq!(writers(WorldOptions::default()).await, all);
-    for part in Part::ALL {
+    for part in Part::KUBERNETES {
         let writers = writers(WorldOptions::default().without(part)).await;
         assert!(!writers.contains(part.actor()), "{part:?} is left out and writes");
     }
+}
+
+/// Who writes while a small Harvester cluster lives for a while, is asked for another version, and has a node promoted.
+async fn harvester_writers(options: WorldOptions) -> BTreeSet<String> {
+    let cluster = Cluster::new(options);
+    let actors: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+    let seen = actors.clone();
+    cluster.observe(move |actor| {
+        seen.lock().unwrap().insert(actor.to_owned());
+    });
+    cluster.define_harvester();
+    cluster.create::<Node>(node("n1"));
+    let seed = super::provisioned::Seed {
+        machine: "custom-1".into(),
+        node: "n1".into(),
+        address: "10.0.0.1".into(),
+        etcd: true,
+        control_plane: true,
+        worker: true,
+    };
+    let of = |api_version: &str, kind: &str, namespace: &str, spec: Value| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "n1", "namespace": namespace}, "spec": spec});
+    let template = json!({"spec": {"domain": {"devices": {}}}});
+    let mut objects = super::provisioned::settled(&[seed], "v1.34.1+rke2r1", "v2.12.3");
+    objects.extend(super::charts::deployed("harvester", "harvester", "1.7.0"));
+    objects.push(of("longhorn.io/v1beta2", "Node", "longhorn-system", json!({})));
+    objects.push(of(
+        "kubevirt.io/v1",
+        "VirtualMachine",
+        "default",
+        json!({"runStrategy": "Always", "template": template}),
+    ));
+    objects.push(of("harvesterhci.io/v1beta1", "VirtualMachineImage", "default", json!({})));
+    objects.push(of("harvesterhci.io/v1beta1", "Addon", "default", json!({"enabled": true})));
+    cluster.load(objects);
+    cluster.passes(30).await;
+    let mut asked: drover_api::rancher::provisioning_cluster::Cluster = cluster.get("fleet-local", "local").unwrap();
+    asked.spec.as_mut().unwrap().kubernetes_version = Some("v1.35.0+rke2r1".into());
+    cluster.direct.update(&asked).unwrap();
+    let mut promoted = cluster.node("n1");
+    promoted.metadata.labels.get_or_insert_default().insert("node-role.kubernetes.io/etcd".into(), "true".into());
+    cluster.direct.update(&promoted).unwrap();
+    cluster.passes(60).await;
+    let actors = actors.lock().unwrap().clone();
+    actors.into_iter().filter(|actor| actor.starts_with("world/")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_part_of_a_harvester_cluster_has_something_to_do_and_can_be_left_out() {
+    let all = || WorldOptions::default().with(Part::HARVESTER);
+    let own = |writers: &BTreeSet<String>| Part::HARVESTER.iter().filter(|part| writers.contains(part.actor())).count();
+    let writers = harvester_writers(all()).await;
+    assert_eq!(own(&writers), Part::HARVESTER.len(), "{writers:?}");
+    for part in Part::HARVESTER {
+        let writers = harvester_writers(all().without(part)).await;
+        assert!(!writers.contains(part.actor()), "{part:?} is left out and writes");
+    }
+    assert_eq!(own(&harvester_writers(WorldOptions::default()).await), 0);
 }
 
 #[tokio::test(start_paused = true)]

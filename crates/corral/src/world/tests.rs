@@ -61,6 +61,19 @@ impl Cluster {
         self.direct.create(&object::<K>(value)).unwrap()
     }
 
+    /// Serves the kinds of the products that a Harvester cluster is made of.
+    pub(super) fn define_harvester(&self) {
+        self.load(super::definitions::harvester());
+    }
+
+    pub(super) fn load(&self, objects: Vec<Value>) {
+        self.server.load(&json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": objects})).unwrap();
+    }
+
+    pub(super) fn ensure_namespace(&self, name: &str) {
+        self.create::<Namespace>(json!({"metadata": {"name": name}}));
+    }
+
     pub(super) fn get<K: Kind>(&self, namespace: &str, name: &str) -> Option<K> {
         self.direct.get(Some(namespace).filter(|namespace| !namespace.is_empty()), name).unwrap()
     }

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use kube::api::PropagationPolicy;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::Direct;
+use super::{Direct, untyped};
 use crate::apiserver::{
     namespaces,
-    object::child,
+    object::{Meta as _, child},
     resources::ResourceId,
     status::{Answer, no_such_resource},
     store::{Store, Verb, key, key_parts},
@@ -74,6 +74,40 @@ impl Direct {
             let target = target(store, id, namespace, name)?;
             let merge = Intent::Patch(Part::Main, Patch::Merge(merge.clone()));
             self.write(store, Verb::Patch, "", &target, merge).map(|_| ())
+        })
+    }
+
+    /// Makes an object of any kind.
+    pub fn create_object(&self, id: &ResourceId, object: &Value) -> Answer<()> {
+        let object = untyped(object)?;
+        self.server.store().with(|store| {
+            let target = target(store, id, object.namespace(), object.name())?;
+            self.write(store, Verb::Create, "", &target, Intent::Create(object)).map(|_| ())
+        })
+    }
+
+    /// Replaces an object of any kind, or its status. Where the status is no part of its own, it goes with the object.
+    pub fn replace_object(&self, id: &ResourceId, object: &Value, status: bool) -> Answer<()> {
+        let object = untyped(object)?;
+        self.server.store().with(|store| {
+            let target = target(store, id, object.namespace(), object.name())?;
+            let resource = &target.resource;
+            let apart = resource.rules.has_status(&target.version).unwrap_or(resource.status);
+            let (part, subresource) = if status && apart { (Part::Status, "status") } else { (Part::Main, "") };
+            self.write(store, Verb::Update, subresource, &target, Intent::Update(part, object)).map(|_| ())
+        })
+    }
+
+    /// Asks for the end of a pod as a drain does: its budget may refuse. With a grace period, if one is stated.
+    pub fn evict(&self, namespace: &str, pod: &str, grace_period_seconds: Option<i64>) -> Answer<()> {
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "namespace": namespace, "name": pod },
+        });
+        let options = DeleteOptions { grace_period_seconds, ..DeleteOptions::default() };
+        self.server.store().with(|store| {
+            let target = target(store, &ResourceId::new("", "pods", "Pod"), namespace, pod)?;
+            let evict = Intent::Evict(untyped(&eviction)?, options);
+            write::now(store, &Write::inside(self.cause(Verb::Evict, "eviction"), &target), evict).map(|_| ())
         })
     }
 

@@ -1,0 +1,86 @@
+//! Definitions of the kinds of other products that the world knows: their names, scopes and parts, as the products install
+//! them, without their schemas. For clusters that are made up; a captured one brings its own.
+
+use serde_json::{Value, json};
+
+const NAMESPACED: bool = true;
+const CLUSTER: bool = false;
+/// The status is a part of its own.
+const STATUS: bool = true;
+const PLAIN: bool = false;
+
+type Lines = (&'static str, &'static str, &'static str, &'static str, &'static [&'static str], bool, bool);
+
+/// Group, version, kind, plural, short names, scope, and whether the status is written apart.
+const KINDS: &[Lines] = &[
+    ("kubevirt.io", "v1", "KubeVirt", "kubevirts", &["kv", "kvs"], NAMESPACED, STATUS),
+    ("kubevirt.io", "v1", "VirtualMachine", "virtualmachines", &["vm", "vms"], NAMESPACED, STATUS),
+    ("kubevirt.io", "v1", "VirtualMachineInstance", "virtualmachineinstances", &["vmi", "vmis"], NAMESPACED, PLAIN),
+    (
+        "kubevirt.io",
+        "v1",
+        "VirtualMachineInstanceMigration",
+        "virtualmachineinstancemigrations",
+        &["vmim", "vmims"],
+        NAMESPACED,
+        STATUS,
+    ),
+    ("longhorn.io", "v1beta2", "Volume", "volumes", &["lhv"], NAMESPACED, STATUS),
+    ("longhorn.io", "v1beta2", "VolumeAttachment", "volumeattachments", &["lhva"], NAMESPACED, STATUS),
+    ("longhorn.io", "v1beta2", "Engine", "engines", &["lhe"], NAMESPACED, STATUS),
+    ("longhorn.io", "v1beta2", "Replica", "replicas", &["lhr"], NAMESPACED, STATUS),
+    ("longhorn.io", "v1beta2", "InstanceManager", "instancemanagers", &["lhim"], NAMESPACED, STATUS),
+    ("longhorn.io", "v1beta2", "Node", "nodes", &["lhn"], NAMESPACED, STATUS),
+    ("longhorn.io", "v1beta2", "Setting", "settings", &["lhs"], NAMESPACED, STATUS),
+    ("provisioning.cattle.io", "v1", "Cluster", "clusters", &[], NAMESPACED, STATUS),
+    ("rke.cattle.io", "v1", "RKEControlPlane", "rkecontrolplanes", &[], NAMESPACED, STATUS),
+    ("cluster.x-k8s.io", "v1beta1", "Cluster", "clusters", &["cl"], NAMESPACED, STATUS),
+    ("cluster.x-k8s.io", "v1beta1", "Machine", "machines", &["ma"], NAMESPACED, STATUS),
+    ("management.cattle.io", "v3", "ManagedChart", "managedcharts", &[], NAMESPACED, STATUS),
+    ("management.cattle.io", "v3", "Setting", "settings", &[], CLUSTER, PLAIN),
+    ("management.cattle.io", "v3", "Cluster", "clusters", &[], CLUSTER, STATUS),
+    ("fleet.cattle.io", "v1alpha1", "Bundle", "bundles", &[], NAMESPACED, STATUS),
+    ("fleet.cattle.io", "v1alpha1", "Cluster", "clusters", &[], NAMESPACED, STATUS),
+    ("catalog.cattle.io", "v1", "ClusterRepo", "clusterrepos", &[], CLUSTER, STATUS),
+    ("helm.cattle.io", "v1", "HelmChartConfig", "helmchartconfigs", &[], NAMESPACED, PLAIN),
+    ("harvesterhci.io", "v1beta1", "Setting", "settings", &[], CLUSTER, PLAIN),
+    ("harvesterhci.io", "v1beta1", "Addon", "addons", &[], NAMESPACED, STATUS),
+    (
+        "harvesterhci.io",
+        "v1beta1",
+        "VirtualMachineImage",
+        "virtualmachineimages",
+        &["vmimage", "vmimages"],
+        NAMESPACED,
+        PLAIN,
+    ),
+];
+
+/// Those of the products that a Harvester cluster is made of.
+pub fn harvester() -> Vec<Value> {
+    KINDS.iter().map(definition).collect()
+}
+
+fn definition((group, version, kind, plural, short, namespaced, status): &Lines) -> Value {
+    let object = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let mut served = json!({
+        "name": version, "served": true, "storage": true, "schema": { "openAPIV3Schema": object },
+    });
+    if *status {
+        served["subresources"] = json!({ "status": {} });
+    }
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": { "name": format!("{plural}.{group}") },
+        "spec": {
+            "group": group,
+            "scope": if *namespaced { "Namespaced" } else { "Cluster" },
+            "names": {
+                "kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase(),
+                "shortNames": short,
+            },
+            "versions": [served],
+        },
+    })
+}
