@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
+use drover_api::harvester::virtual_machine_image::VirtualMachineImage;
+use drover_api::longhorn::volume::Volume;
 use drover_api::plan::{Plan, PlanStatus};
 use drover_clock::{Clock, later};
 use drover_corral::apiserver::{ApiServer, Direct, Kind};
-use drover_corral::world::annotations::{DOWN_UNTIL, JOB_DURATION, JOB_EXIT_CODE, NEVER};
+use drover_corral::world::annotations::{
+    DOWN_UNTIL, IMPORT_DURATION, JOB_DURATION, JOB_EXIT_CODE, NEVER, REBUILD_DURATION,
+};
 use http::{Method, Request};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::client::Body;
 use serde_json::Value;
@@ -17,6 +22,8 @@ use tower::Service;
 use crate::faults::Fault;
 use crate::original;
 use crate::scenario::pattern::ObjectName;
+
+mod products;
 
 /// How long something stays away that comes back.
 const AWHILE: Duration = Duration::from_secs(20);
@@ -38,6 +45,8 @@ pub fn lasts(fault: &Fault) -> Duration {
         | Fault::JobsFail
         | Fault::JobsHang
         | Fault::NodesGone
+        | Fault::MigrationsFail
+        | Fault::NodePromoted
         | Fault::Reboot => AWHILE,
         Fault::PlanReplaced => REPLACING,
         Fault::RebootTwice => BETWEEN_REBOOTS + AWHILE,
@@ -83,6 +92,15 @@ pub async fn perform(fault: &Fault, server: &ApiServer) {
                 user.switch_off();
             });
         }
+        Fault::MigrationsFail => products::fail_migrations(&user),
+        Fault::VolumesNeverHeal => {
+            user.change::<Volume>(|volume| told(&mut volume.metadata, REBUILD_DURATION, NEVER));
+        }
+        Fault::DownloadsStall => {
+            user.change::<VirtualMachineImage>(|image| told(&mut image.metadata, IMPORT_DURATION, NEVER));
+        }
+        Fault::NodePromoted => products::promote(&user),
+        Fault::EtcdMemberLost => products::lose_member(&user),
         Fault::OriginalActs => drop(tokio::spawn(original::act(server.clone()))),
         Fault::Apply(objects) => apply(server, objects).await,
         Fault::Patch(patch) => {
@@ -98,6 +116,10 @@ pub async fn perform(fault: &Fault, server: &ApiServer) {
         // Done to a write, or to the operators.
         _ => {}
     }
+}
+
+fn told(metadata: &mut ObjectMeta, key: &str, value: &str) {
+    metadata.annotations.get_or_insert_default().insert(key.to_owned(), value.to_owned());
 }
 
 /// Somebody with kubectl.
@@ -296,6 +318,15 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
         "Job" => ("/apis/batch/v1", "jobs"),
         "Plan" => ("/apis/upgrade.cattle.io/v1", "plans"),
         "PodDisruptionBudget" => ("/apis/policy/v1", "poddisruptionbudgets"),
+        "VirtualMachine" => ("/apis/kubevirt.io/v1", "virtualmachines"),
+        "VirtualMachineInstance" => ("/apis/kubevirt.io/v1", "virtualmachineinstances"),
+        "Volume" => ("/apis/longhorn.io/v1beta2", "volumes"),
+        "Engine" => ("/apis/longhorn.io/v1beta2", "engines"),
+        "Machine" => ("/apis/cluster.x-k8s.io/v1beta1", "machines"),
+        "RKEControlPlane" => ("/apis/rke.cattle.io/v1", "rkecontrolplanes"),
+        "ManagedChart" => ("/apis/management.cattle.io/v3", "managedcharts"),
+        "Addon" => ("/apis/harvesterhci.io/v1beta1", "addons"),
+        "VirtualMachineImage" => ("/apis/harvesterhci.io/v1beta1", "virtualmachineimages"),
         "Deployment" => ("/apis/apps/v1", "deployments"),
         "DaemonSet" => ("/apis/apps/v1", "daemonsets"),
         "StatefulSet" => ("/apis/apps/v1", "statefulsets"),

@@ -137,6 +137,17 @@ pub enum Fault {
     /// The same twice, 40 seconds apart.
     RebootTwice,
 
+    /// For 20 seconds every migration of a virtual machine that comes to its end fails.
+    MigrationsFail,
+    /// From here on no replica of a volume is rebuilt: what is degraded stays so.
+    VolumesNeverHeal,
+    /// Somebody promotes the first worker of a Harvester cluster: it joins etcd, as a learner at first.
+    NodePromoted,
+    /// The last server of a Harvester cluster is no member of etcd any more.
+    EtcdMemberLost,
+    /// From here on no image gets on with its download.
+    DownloadsStall,
+
     /// Somebody makes or changes objects, as `kubectl apply` does.
     Apply(Vec<Value>),
     /// Somebody changes an object by a merge patch.
@@ -244,7 +255,16 @@ impl Fault {
         !Fault::by_users_and_machines().contains(self)
             && !matches!(
                 self,
-                Fault::SecondLeader | Fault::OriginalActs | Fault::Apply(_) | Fault::Patch(_) | Fault::Delete(_)
+                Fault::SecondLeader
+                    | Fault::OriginalActs
+                    | Fault::MigrationsFail
+                    | Fault::VolumesNeverHeal
+                    | Fault::NodePromoted
+                    | Fault::EtcdMemberLost
+                    | Fault::DownloadsStall
+                    | Fault::Apply(_)
+                    | Fault::Patch(_)
+                    | Fault::Delete(_)
             )
     }
 
@@ -357,6 +377,11 @@ impl std::fmt::Display for Fault {
             Fault::NodesGone => "somebody deletes the nodes that are out, which register again after 20 seconds",
             Fault::Reboot => "the nodes that are out are switched off for 20 seconds",
             Fault::RebootTwice => "the nodes that are out are switched off twice",
+            Fault::MigrationsFail => "migrations of virtual machines fail, for 20 seconds",
+            Fault::VolumesNeverHeal => "no volume heals any more",
+            Fault::NodePromoted => "somebody promotes a worker",
+            Fault::EtcdMemberLost => "a server is no member of etcd any more",
+            Fault::DownloadsStall => "no image gets on with its download any more",
         };
         f.write_str(text)
     }

@@ -34,6 +34,7 @@ impl Scenario {
         let definitions = DEFINITIONS.get_or_init(|| crds::of(Controller::Plan).iter().map(|crd| json!(crd)).collect());
         objects.extend(definitions.iter().cloned());
         objects.extend(self.node_names().iter().map(|name| self.node(name)));
+        objects.extend(self.product_objects());
         objects.extend(self.workloads.iter().flat_map(Workload::objects));
         objects.extend(self.manifests.iter().cloned());
         objects
@@ -53,7 +54,7 @@ impl Scenario {
         for (key, value) in &machine.annotations {
             told[key] = json!(value);
         }
-        json!({
+        let mut node = json!({
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": { "name": name, "labels": labels, "annotations": told },
@@ -64,13 +65,15 @@ impl Scenario {
                 "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "", "machineID": "", "osImage": "",
                 "systemUUID": "",
             }},
-        })
+        });
+        self.dress(name, &mut node);
+        node
     }
 
     /// Machines without heartbeats: in a simulation each would be an event that changes nothing. Where Plans drain,
     /// [`programs::run`] has to run beside it.
     pub fn world(&self) -> WorldOptions {
-        let mut options = WorldOptions::default();
+        let mut options = WorldOptions::default().with(self.products());
         if self.drains() {
             options.kubelet.run_elsewhere = programs::run_elsewhere();
         }

@@ -3,6 +3,7 @@
 mod cluster;
 mod expect;
 mod files;
+mod harvester;
 pub mod pattern;
 mod span;
 
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 
 pub use self::expect::{Expect, ExpectedObjects, ExpectedWait};
 pub use self::files::{ScenarioError, built_in};
+pub use self::harvester::{Harvester, Vm, Vms};
 pub use self::span::Span;
 use crate::faults::Incident;
 
@@ -50,6 +52,12 @@ pub struct Scenario {
     /// What runs on the cluster, and its budgets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub workloads: Vec<Workload>,
+    /// A Harvester cluster instead of plain nodes: KubeVirt, Longhorn and Rancher are on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub harvester: Option<Harvester>,
+    /// Virtual machines, each with a volume; KubeVirt and Longhorn come with them.
+    #[serde(skip_serializing_if = "Vms::is_none")]
+    pub vms: Vms,
     /// Plans instead of the one that follows from the fields above.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plans: Vec<PlanLines>,
@@ -146,6 +154,8 @@ impl Default for Scenario {
             reboot_seconds: 0,
             machines: BTreeMap::new(),
             workloads: Vec::new(),
+            harvester: None,
+            vms: Vms::default(),
             plans: Vec::new(),
             manifests: Vec::new(),
             faults: Vec::new(),

@@ -1,0 +1,280 @@
+//! A Harvester cluster in a few lines: nodes that Rancher has provisioned, KubeVirt and Longhorn on them, and machines with
+//! volumes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_api::crds::{self, Controller};
+use drover_corral::world::provisioned::{Seed, settled};
+use drover_corral::world::{Part, charts, definitions};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Scenario;
+
+const SYSTEM: &str = "harvester-system";
+const STORAGE: &str = "longhorn-system";
+
+/// What is special about a Harvester cluster.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Harvester {
+    /// How many of the nodes, the first ones, are servers: etcd and control plane. The others are workers.
+    pub servers: usize,
+    /// The version of Rancher, on which the form of its tokens depends.
+    pub rancher: String,
+    /// Nodes that only vote: no machine runs there, no volume is kept there.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub witnesses: BTreeSet<String>,
+    /// The operating system of the nodes.
+    pub os: String,
+}
+
+impl Default for Harvester {
+    fn default() -> Self {
+        Harvester {
+            servers: 3,
+            rancher: "v2.12.3".to_owned(),
+            witnesses: BTreeSet::new(),
+            os: "Harvester v1.7.0".to_owned(),
+        }
+    }
+}
+
+/// How many virtual machines there are (`vm-1`, `vm-2` and so on), or which.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Vms {
+    Count(usize),
+    Named(Vec<Vm>),
+}
+
+impl Default for Vms {
+    fn default() -> Self {
+        Vms::Count(0)
+    }
+}
+
+impl Vms {
+    pub fn is_none(&self) -> bool {
+        self.all().is_empty()
+    }
+
+    fn all(&self) -> Vec<Vm> {
+        match self {
+            Vms::Count(count) => (1..=*count).map(|number| Vm::named(&format!("vm-{number}"))).collect(),
+            Vms::Named(vms) => vms.clone(),
+        }
+    }
+}
+
+/// A virtual machine with one volume.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Vm {
+    pub name: String,
+    /// Whether its volume can be used on two nodes at once, without which it cannot migrate.
+    #[serde(default = "yes")]
+    pub migratable: bool,
+    /// `Always`, `RerunOnFailure`, `Manual`, `Halted` or `Once`.
+    #[serde(default = "always")]
+    pub run_strategy: String,
+    /// How many replicas its volume has.
+    #[serde(default = "three")]
+    pub replicas: usize,
+    /// Of its instances; those that tell migrations what to do are in corral.md.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn always() -> String {
+    "Always".to_owned()
+}
+
+fn three() -> usize {
+    3
+}
+
+impl Vm {
+    fn named(name: &str) -> Vm {
+        Vm {
+            name: name.to_owned(),
+            migratable: yes(),
+            run_strategy: always(),
+            replicas: three(),
+            annotations: BTreeMap::new(),
+        }
+    }
+}
+
+impl Scenario {
+    /// The parts of the world that it needs beside those of Kubernetes.
+    pub(super) fn products(&self) -> Vec<Part> {
+        match (&self.harvester, self.vms.is_none()) {
+            (Some(_), _) => Part::HARVESTER.to_vec(),
+            (None, false) => vec![Part::KubeVirt, Part::Longhorn],
+            (None, true) => Vec::new(),
+        }
+    }
+
+    /// The definitions, installations and machines of these products.
+    pub(super) fn product_objects(&self) -> Vec<Value> {
+        if self.products().is_empty() {
+            return Vec::new();
+        }
+        let mut objects = definitions::harvester();
+        objects.extend(crds::of(Controller::Harvester).iter().map(|crd| json!(crd)));
+        objects.extend(kubevirt());
+        objects.extend(self.storage());
+        if let Some(harvester) = &self.harvester {
+            let seeds: Vec<Seed> = self.node_names().iter().map(|name| self.seed(harvester, name)).collect();
+            objects.extend(settled(&seeds, &self.from, &harvester.rancher));
+            let charts = ["harvester", "harvester-crd", "rancher-monitoring-crd", "rancher-logging-crd"];
+            objects.extend(charts.iter().flat_map(|chart| charts::deployed(chart, chart, "1.7.0")));
+        }
+        objects.extend(self.vms.all().iter().flat_map(|vm| self.vm(vm)));
+        objects
+    }
+
+    fn number(&self, node: &str) -> usize {
+        self.node_names().iter().position(|name| name == node).map_or(0, |at| at + 1)
+    }
+
+    fn seed(&self, harvester: &Harvester, node: &str) -> Seed {
+        let number = self.number(node);
+        let is_server = number <= harvester.servers;
+        let is_witness = harvester.witnesses.contains(node);
+        Seed {
+            machine: machine_of(number),
+            node: node.to_owned(),
+            address: address_of(number),
+            etcd: is_server || is_witness,
+            control_plane: is_server && !is_witness,
+            worker: !is_witness,
+        }
+    }
+
+    /// What a Node of a Harvester cluster carries beside what every Node does.
+    pub(super) fn dress(&self, name: &str, node: &mut Value) {
+        let Some(harvester) = &self.harvester else { return };
+        let number = self.number(name);
+        let metadata = &mut node["metadata"];
+        metadata["labels"]["harvesterhci.io/managed"] = json!("true");
+        let seed = self.seed(harvester, name);
+        if seed.etcd {
+            metadata["labels"]["node-role.kubernetes.io/etcd"] = json!("true");
+        }
+        if seed.control_plane {
+            metadata["labels"]["node-role.kubernetes.io/control-plane"] = json!("true");
+        }
+        if harvester.witnesses.contains(name) {
+            metadata["labels"]["node-role.harvesterhci.io/witness"] = json!("true");
+        }
+        metadata["annotations"]["cluster.x-k8s.io/machine"] = json!(machine_of(number));
+        metadata["annotations"]["rke2.io/internal-ip"] = json!(address_of(number));
+        node["status"]["nodeInfo"]["osImage"] = json!(harvester.os);
+        if seed.etcd {
+            node["status"]["conditions"] = json!([{
+                "type": "EtcdIsVoter", "status": "True", "reason": "MemberNotLearner",
+                "message": "Node is a voting member of the etcd cluster",
+            }]);
+        }
+    }
+
+    /// The nodes that keep volumes.
+    fn keepers(&self) -> Vec<String> {
+        let witnesses = self.harvester.as_ref().map(|harvester| harvester.witnesses.clone()).unwrap_or_default();
+        self.node_names().into_iter().filter(|name| !witnesses.contains(name)).collect()
+    }
+
+    fn storage(&self) -> Vec<Value> {
+        let of = |kind: &str, name: &str, more: Value| {
+            let mut object = json!({
+                "apiVersion": "longhorn.io/v1beta2", "kind": kind, "metadata": { "name": name, "namespace": STORAGE },
+            });
+            super::merge(&mut object, &more);
+            object
+        };
+        let mut objects: Vec<Value> = self
+            .keepers()
+            .iter()
+            .map(|name| of("Node", name, json!({ "spec": { "allowScheduling": true } })))
+            .collect();
+        objects.push(of("Setting", "replica-replenishment-wait-interval", json!({ "value": "600" })));
+        objects.push(of("Setting", "node-drain-policy", json!({ "value": "allow-if-replica-is-stopped" })));
+        objects
+    }
+
+    fn vm(&self, vm: &Vm) -> Vec<Value> {
+        let mode = if vm.migratable { "ReadWriteMany" } else { "ReadWriteOnce" };
+        let volume = format!("pvc-{}", vm.name);
+        let replicas = vm.replicas.min(self.keepers().len());
+        vec![
+            json!({
+                "apiVersion": "longhorn.io/v1beta2", "kind": "Volume",
+                "metadata": { "name": volume, "namespace": STORAGE },
+                "spec": { "numberOfReplicas": replicas, "nodeID": "" },
+                "status": { "kubernetesStatus": { "namespace": "default", "pvcName": vm.name, "pvName": volume } },
+            }),
+            json!({
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                "metadata": { "name": vm.name, "namespace": "default" },
+                "spec": {
+                    "accessModes": [mode], "volumeMode": "Block", "volumeName": volume, "storageClassName": "harvester-longhorn",
+                    "resources": { "requests": { "storage": "10Gi" } },
+                },
+            }),
+            json!({
+                "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+                "metadata": { "name": vm.name, "namespace": "default" },
+                "spec": {
+                    "runStrategy": vm.run_strategy,
+                    "template": {
+                        "metadata": { "labels": { "harvesterhci.io/vmName": vm.name }, "annotations": vm.annotations },
+                        "spec": {
+                            "evictionStrategy": "LiveMigrateIfPossible",
+                            "domain": { "devices": { "disks": [{ "name": "root", "disk": { "bus": "virtio" } }] } },
+                            "volumes": [{ "name": "root", "persistentVolumeClaim": { "claimName": vm.name } }],
+                        },
+                    },
+                },
+            }),
+        ]
+    }
+}
+
+fn machine_of(number: usize) -> String {
+    format!("custom-{number:012x}")
+}
+
+fn address_of(number: usize) -> String {
+    format!("10.0.{}.{}", number / 250, number % 250 + 1)
+}
+
+fn kubevirt() -> [Value; 2] {
+    [
+        json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": { "name": "kubevirt", "namespace": SYSTEM },
+            "spec": { "configuration": { "evictionStrategy": "LiveMigrateIfPossible" } },
+            "status": { "phase": "Deployed", "observedKubeVirtVersion": "1.6.0" },
+        }),
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": { "name": "virt-api-validator" },
+            "webhooks": [{
+                "name": "virt-launcher-eviction-interceptor.kubevirt.io",
+                "admissionReviewVersions": ["v1"], "failurePolicy": "Ignore", "sideEffects": "NoneOnDryRun",
+                "clientConfig": {
+                    "service": { "name": "virt-api", "namespace": SYSTEM, "path": "/launcher-eviction-validate" },
+                },
+                "rules": [{
+                    "apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": ["pods/eviction"],
+                }],
+            }],
+        }),
+    ]
+}

@@ -1,0 +1,78 @@
+//! Clusters with virtual machines, volumes and Rancher, asked for in a few lines.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test whose ground is missing has failed")]
+
+use std::time::Duration;
+
+use drover_api::cluster_api::cluster::Cluster as CapiCluster;
+use drover_api::kubevirt::virtual_machine::VirtualMachine;
+use drover_api::kubevirt::virtual_machine_instance::VirtualMachineInstance;
+use drover_api::longhorn::volume::Volume;
+use drover_api::plan::Plan;
+use drover_corral::apiserver::Direct;
+use drover_sim::{Scenario, Stage, Terms};
+use k8s_openapi::api::core::v1::Node;
+use serde_json::json;
+
+const SOON: Duration = Duration::from_secs(300);
+
+fn scenario(lines: serde_json::Value) -> Scenario {
+    serde_json::from_value(lines).unwrap()
+}
+
+fn running(user: &Direct) -> usize {
+    let machines = user.list::<VirtualMachine>().unwrap().into_iter();
+    machines.filter(|one| one.status.as_ref().unwrap().printable_status.as_deref() == Some("Running")).count()
+}
+
+fn healthy(user: &Direct) -> usize {
+    let volumes = user.list::<Volume>().unwrap().into_iter();
+    volumes.filter(|one| one.status.as_ref().unwrap().robustness.as_deref() == Some("healthy")).count()
+}
+
+fn unless(met: bool, sentence: &str) -> Vec<String> {
+    if met { Vec::new() } else { vec![sentence.to_owned()] }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_harvester_cluster_is_a_line_and_its_machines_are_another() {
+    let lines =
+        json!({ "name": "hci", "nodes": 4, "from": "v1.33.5+rke2r1", "harvester": {}, "vms": 3, "concurrency": 0 });
+    let stage = Stage::open(&scenario(lines), &Terms::calm(1));
+
+    assert!(stage.until(SOON, |user| unless(running(user) == 3 && healthy(user) == 3, "not all is well")).await);
+    let capi = stage.user.get::<CapiCluster>(Some("fleet-local"), "local").unwrap().unwrap();
+    assert_eq!(capi.status.unwrap().phase.as_deref(), Some("Provisioned"));
+    let nodes = stage.user.list::<Node>().unwrap();
+    let labelled =
+        |label: &str| nodes.iter().filter(|node| node.metadata.labels.as_ref().unwrap().contains_key(label)).count();
+    assert_eq!((labelled("harvesterhci.io/managed"), labelled("node-role.kubernetes.io/etcd")), (4, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_drains_moves_machines_and_stops_none() {
+    // An instance that has only just been started is stopped by an eviction, since it cannot migrate yet.
+    let held = json!({ "drover.dev/paused": "true" });
+    let drains = json!([{ "name": "upgrade", "annotations": held, "spec": { "drain": {} } }]);
+    let stage = Stage::open(&scenario(json!({ "name": "vms", "vms": 3, "plans": drains })), &Terms::calm(1));
+    assert!(stage.until(SOON, |user| unless(running(user) == 3, "not all run")).await);
+    let uids = |user: &Direct| -> Vec<String> {
+        user.list::<VirtualMachineInstance>().unwrap().into_iter().filter_map(|one| one.metadata.uid).collect()
+    };
+    let before = uids(&stage.user);
+    let mut plan = stage.user.get::<Plan>(Some("system-upgrade"), "upgrade").unwrap().unwrap();
+    plan.metadata.annotations = None;
+    stage.user.update(&plan).unwrap();
+
+    let upgraded = |user: &Direct| {
+        let nodes = user.list::<Node>().unwrap();
+        let all = nodes
+            .iter()
+            .all(|node| node.status.as_ref().unwrap().node_info.as_ref().unwrap().kubelet_version == "v1.34.0");
+        unless(all && running(user) == 3, "not all nodes are upgraded")
+    };
+    assert!(stage.until(Duration::from_secs(3600), upgraded).await);
+    let after = uids(&stage.user);
+    let outcome = stage.close();
+    assert_eq!(after, before, "{}", outcome.trace().join("\n"));
+    assert_eq!(outcome.violations, [], "{}", outcome.trace().join("\n"));
+}
