@@ -207,7 +207,7 @@ fn keep_number(
         if !served || well == 0 {
             return None;
         }
-        let since = scene.replicas.iter().filter_map(|replica| failed_at(replica)).max();
+        let since = scene.replicas.iter().filter_map(failed_at).max();
         let due = later(since.unwrap_or(now), scene.settings.replenishment);
         if now < due {
             return Some(due);
