@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use drover_api::cluster_api::cluster::Cluster as CapiCluster;
+use drover_api::harvester::virtual_machine_image::VirtualMachineImage;
 use drover_api::kubevirt::virtual_machine::VirtualMachine;
 use drover_api::kubevirt::virtual_machine_instance::VirtualMachineInstance;
 use drover_api::longhorn::volume::Volume;
@@ -75,4 +76,77 @@ async fn a_plan_that_drains_moves_machines_and_stops_none() {
     let outcome = stage.close();
     assert_eq!(after, before, "{}", outcome.trace().join("\n"));
     assert_eq!(outcome.violations, [], "{}", outcome.trace().join("\n"));
+}
+
+/// A Harvester cluster to which something happens after a minute.
+fn troubled(what: &str, more: serde_json::Value) -> Stage {
+    let mut lines = json!({
+        "name": "hci", "nodes": 4, "from": "v1.33.5+rke2r1", "harvester": {}, "vms": 1,
+        "plans": [{ "name": "upgrade", "annotations": { "drover.dev/paused": "true" } }],
+        "faults": [{ "at": { "time": "1m" }, "what": what }],
+    });
+    lines.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    Stage::open(&scenario(lines), &Terms::calm(1))
+}
+
+/// `EtcdIsVoter` of a node: its status and its reason.
+fn voter(user: &Direct, name: &str) -> Option<(String, String)> {
+    let conditions = user.get::<Node>(None, name).unwrap().unwrap().status?.conditions?;
+    let found = conditions.into_iter().find(|condition| condition.type_ == "EtcdIsVoter")?;
+    Some((found.status, found.reason.unwrap_or_default()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_is_promoted_and_a_member_is_lost() {
+    let stage = troubled("nodePromoted", json!({}));
+    stage.clock.sleep(Duration::from_secs(65)).await;
+    assert_eq!(voter(&stage.user, "node-4"), Some(("False".into(), "MemberIsLearner".into())));
+    stage.clock.sleep(Duration::from_secs(30)).await;
+    assert_eq!(voter(&stage.user, "node-4"), Some(("True".into(), "MemberNotLearner".into())));
+
+    let stage = troubled("etcdMemberLost", json!({}));
+    stage.clock.sleep(Duration::from_secs(50)).await;
+    assert_eq!(voter(&stage.user, "node-3"), Some(("True".into(), "MemberNotLearner".into())));
+    stage.clock.sleep(Duration::from_secs(300)).await;
+    assert_eq!(voter(&stage.user, "node-3"), Some(("False".into(), "NotAMember".into())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn migrations_fail_for_a_while_and_volumes_stop_healing() {
+    let stage = troubled("migrationsFail", json!({}));
+    stage.clock.sleep(Duration::from_secs(55)).await;
+    let instance = stage.user.list::<VirtualMachineInstance>().unwrap().remove(0);
+    let from = instance.status.unwrap().node_name.unwrap();
+    let mut node = stage.user.get::<Node>(None, &from).unwrap().unwrap();
+    let taint = json!([{ "key": "kubevirt.io/drain", "value": "draining", "effect": "NoSchedule" }]);
+    node.spec.get_or_insert_default().taints = serde_json::from_value(taint).unwrap();
+    stage.user.update(&node).unwrap();
+    let here = |user: &Direct| user.list::<VirtualMachineInstance>().unwrap().remove(0).status.unwrap().node_name;
+    stage.clock.sleep(Duration::from_secs(30)).await;
+    assert_eq!(here(&stage.user).as_deref(), Some(from.as_str()));
+    assert!(stage.until(SOON, |user| unless(here(user).as_deref() != Some(from.as_str()), "it has not moved")).await);
+
+    let stage = troubled("volumesNeverHeal", json!({}));
+    stage.clock.sleep(Duration::from_secs(70)).await;
+    for name in ["node-2", "node-3"] {
+        let mut node = stage.user.get::<Node>(None, name).unwrap().unwrap();
+        let away = ("corral.drover.dev/down-until".to_owned(), "2026-01-01T12:05:00Z".to_owned());
+        node.metadata.annotations.get_or_insert_default().extend([away]);
+        stage.user.update(&node).unwrap();
+    }
+    stage.clock.sleep(Duration::from_secs(500)).await;
+    assert_eq!(healthy(&stage.user), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_download_stalls_in_the_middle() {
+    let iso = json!({
+        "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImage",
+        "metadata": { "name": "iso", "namespace": "harvester-system", "annotations": { "corral.drover.dev/import-duration": "2m" } },
+        "spec": { "sourceType": "download", "url": "http://example.com/harvester.iso" },
+    });
+    let stage = troubled("downloadsStall", json!({ "manifests": [iso] }));
+    stage.clock.sleep(Duration::from_secs(600)).await;
+    let iso = stage.user.get::<VirtualMachineImage>(Some("harvester-system"), "iso").unwrap().unwrap().status.unwrap();
+    assert_eq!((iso.progress, iso.conditions.unwrap()[0].status.as_str()), (Some(50), "Unknown"));
 }
