@@ -11,8 +11,9 @@ use std::time::Duration;
 use drover_api::plan::Plan;
 use drover_clock::Clock;
 use drover_corral::apiserver::{ApiServer, Direct, Options};
-use drover_operator::{WatchOptions, Watcher};
+use drover_operator::{WatchOptions, Watcher, survey};
 use http::{Method, Request, StatusCode};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -159,4 +160,20 @@ async fn what_went_while_no_watch_was_open_is_not_left_over() {
     watched.until("/waits", |body| body.contains("Node n2") && !body.contains("n1")).await;
     let again = |(_, uri): &&(Method, String)| uri.starts_with("/api/v1/nodes?limit");
     assert!(watched.requests.lock().unwrap().iter().filter(again).count() > 1, "it was listed again");
+}
+
+#[tokio::test]
+async fn an_operator_that_has_ceased_to_lead_is_named() {
+    let watched = Watched::begin(|_| None).await;
+    watched.make_node("n1", "True");
+    watched.make_plan();
+    let lease = json!({
+        "metadata": { "name": "system-upgrade-controller", "namespace": "system-upgrade" },
+        "spec": { "holderIdentity": "operator-1", "renewTime": "2026-01-01T00:00:00.000000Z" },
+    });
+    watched.user.create(&serde_json::from_value::<Lease>(lease).unwrap()).unwrap();
+
+    watched.until("/waits", |body| body.contains("nobody leads") && body.contains("operator-1")).await;
+    let seen = survey::live(watched.server.client("reader"), &Clock::real()).await;
+    assert!(seen.leases.get("system-upgrade", "system-upgrade-controller").is_some(), "a single look sees it, too");
 }

@@ -58,6 +58,7 @@ pub async fn look(client: Client, clock: &Clock) -> Cluster {
             servers::look(&further.kubelets, "KubeletCertificate", desk.clone()),
             metrics::look(asked, desk.clone()),
             secrets(asked, &further.plan_namespaces, desk.clone()),
+            leases(asked, &further.plan_namespaces, desk.clone()),
             templates(asked, &further.templates, desk),
         );
     })
@@ -258,6 +259,20 @@ async fn secrets(api: &Api, namespaces: &BTreeSet<String>, desk: Desk) {
     if let Some(error) = failed {
         let unseen = Unseen { kind: "SecretContents".to_owned(), object: None, cause: cause(&error) };
         let _ = desk.send(Arrival::Unseen(unseen));
+    }
+}
+
+/// Who leads among the operators of Plans. Whoever may not read it is told less, and nothing wrong.
+async fn leases(api: &Api, namespaces: &BTreeSet<String>, desk: Desk) {
+    for namespace in namespaces {
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+        let take = |item: &str| {
+            let api_version = "coordination.k8s.io/v1".into();
+            let _ = desk.send(Arrival::Item { api_version, kind: "Lease", text: item.to_owned() });
+        };
+        if let Err(error) = pages::read(api, &path, "", take).await {
+            tracing::debug!("the Leases of namespace {namespace} are not seen: {error}");
+        }
     }
 }
 

@@ -16,6 +16,9 @@ use crate::survey::{cause, groups, path_of, version_of};
 /// The contents of Secrets, which only Plans need.
 const CONTENTS: &str = "SecretContents";
 
+/// The Leases of operators, as opposed to those of kubelets.
+const LEADERS: &str = "OperatorLease";
+
 /// What is told of a kind.
 enum News {
     Object {
@@ -90,6 +93,16 @@ impl Mirror {
         let path = format!("/api/v1/namespaces/{namespace}/secrets");
         let collection = Collection { path, label: "", metadata_only: false };
         let ear = Ear::new(secrets, "v1", CONTENTS, false, self.ears.clone());
+        self.watches.spawn(follow(self.api.clone(), self.clock, collection, ear));
+        self.follow_leases(namespace);
+    }
+
+    /// Who leads among the operators of Plans.
+    fn follow_leases(&mut self, namespace: &str) {
+        let Some(leases) = RESOURCES.iter().find(|resource| resource.kind == "Lease") else { return };
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+        let collection = Collection { path, label: "", metadata_only: false };
+        let ear = Ear::new(leases, "v1", LEADERS, false, self.ears.clone());
         self.watches.spawn(follow(self.api.clone(), self.clock, collection, ear));
     }
 
