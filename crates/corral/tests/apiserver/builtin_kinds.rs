@@ -107,7 +107,10 @@ async fn the_spec_of_a_pod_stays_but_for_its_images() {
 #[tokio::test(start_paused = true)]
 async fn status_and_the_rest_are_kept_apart() {
     let server = server();
-    server.make(JOBS, job("job")).await.ok();
+    // With labels of its own: without, its first update is kept even if it changes nothing.
+    let mut labelled = job("job");
+    labelled["metadata"]["labels"] = json!({ "app": "a" });
+    server.make(JOBS, labelled).await.ok();
     server.make(PODS, pod("pod")).await.ok();
     let budget = json!({ "metadata": { "name": "budget" }, "spec": { "maxUnavailable": 1, "selector": {} } });
     server.make("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget).await.ok();
