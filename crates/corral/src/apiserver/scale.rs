@@ -136,7 +136,7 @@ impl Paths {
             return Err(invalid("autoscaling", "Scale", &target.name, &[error]));
         }
         let (version, uid) = (scale.resource_version().to_string(), scale.uid().to_string());
-        Ok(Wanted { path: self.spec.clone(), replicas, version, uid, applied: false, unmanaged: false })
+        Ok(Wanted { path: self.spec.clone(), replicas, version, uid, applied: false })
     }
 }
 
@@ -169,17 +169,11 @@ pub(crate) struct Wanted {
     uid: String,
     /// Whether it is stated by an apply.
     applied: bool,
-    /// Whether nobody manages the replicas afterwards.
-    unmanaged: bool,
 }
 
 impl Wanted {
     pub fn by_apply(self) -> Self {
         Wanted { applied: true, ..self }
-    }
-
-    pub fn by_nobody(self) -> Self {
-        Wanted { unmanaged: true, ..self }
     }
 }
 
@@ -224,10 +218,7 @@ fn manage(write: &Write<'_>, wanted: &Wanted, had: i64, object: &mut Object) -> 
     let Some(mut managers) = Managers::read(object.meta("managedFields").cloned()) else { return Ok(()) };
     managers.0.retain(|manager| resource.serves(manager.version.rsplit('/').next().unwrap_or_default()));
 
-    let mut of_scale = match wanted.unmanaged {
-        true => vec![],
-        false => of_scale(&managers, &replicas),
-    };
+    let mut of_scale = of_scale(&managers, &replicas);
     track(write, wanted, had, &mut of_scale)?;
     for manager in &mut managers.0 {
         let is_known_again = of_scale.iter().position(|id| *id == manager.id);

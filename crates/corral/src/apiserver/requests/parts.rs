@@ -55,9 +55,8 @@ impl Ask<'_> {
             }
             Wish::Patch => {
                 let (options, patch) = self.patch_of_scale()?;
-                let (scale, tracked) = self.patched_scale(paths, &patch, &options)?;
-                let wanted = paths.wanted(&self.target, &scale)?;
-                (Verb::Patch, if tracked { wanted } else { wanted.by_nobody() }, options)
+                let scale = self.patched_scale(paths, &patch, &options)?;
+                (Verb::Patch, paths.wanted(&self.target, &scale)?, options)
             }
             _ => return Err(method_not_allowed()),
         };
@@ -132,9 +131,8 @@ impl Ask<'_> {
         })
     }
 
-    /// The scale that a patch comes to, and whether somebody manages it: in custom kinds nobody manages what has fields
-    /// that are not known.
-    fn patched_scale(&self, paths: &Paths, patch: &Patch, options: &WriteOptions) -> Answer<(Object, bool)> {
+    /// The scale that a patch comes to.
+    fn patched_scale(&self, paths: &Paths, patch: &Patch, options: &WriteOptions) -> Answer<Object> {
         let is_built_in = self.target.resource.shape.is_some();
         let target = self.scale_target();
         let current = self.current()?;
@@ -145,7 +143,6 @@ impl Ask<'_> {
         }
         let version = shown.resource_version().to_string();
         let patched = patch::apply(&target, patch, shown)?;
-        let tracked = is_built_in || target.resource.unknown_fields("v1", &patched).is_empty();
         let mut scale = patched.clone();
         // Nobody is warned about what cannot be read at all.
         let read = target.resource.conform("v1", &mut scale);
@@ -160,7 +157,7 @@ impl Ask<'_> {
         if scale.resource_version() == version {
             scale.meta_mut().remove("resourceVersion");
         }
-        Ok((scale, tracked))
+        Ok(scale)
     }
 
     /// What a container has printed.

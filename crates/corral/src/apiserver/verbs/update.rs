@@ -40,12 +40,12 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, mut new: Objec
         }
         return Err(not_found(id, &target.name));
     };
+    let old = current.object()?;
+    check_uid(write, &old, new.uid())?;
     if new.resource_version().is_empty() && !target.resource.unconditional_update {
         let error = FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
         return Err(invalid(&id.group, &id.plural, &target.name, &[error]));
     }
-    let old = current.object()?;
-    check_uid(write, &old, new.uid())?;
     replace(write, part, current, old, new)
 }
 
