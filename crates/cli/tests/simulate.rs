@@ -47,3 +47,32 @@ fn a_violation_is_told_as_a_story_and_an_exit_code() {
     }
     assert!(std::fs::read_to_string(trace).unwrap().contains("VIOLATION"));
 }
+
+/// Nobody may touch the Plan: whatever else happens beside it is left out of the story.
+#[test]
+fn a_campaign_tells_the_smallest_schedule_that_fails_and_keeps_trace_and_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let [scenario, trace, store] = ["touched.yaml", "trace", "store.json"].map(|name| folder.path().join(name));
+    let text = "name: touched\nnodes: 1\nexpect:\n  objects:\n    - object: Plan/*/upgrade\n      \
+                matches: { metadata: { annotations: { example.com/touched: \"yes\" } } }\n      count: 0\n";
+    std::fs::write(&scenario, text).unwrap();
+    let [scenario, trace, store] = [&scenario, &trace, &store].map(|path| path.to_str().unwrap());
+
+    let output = simulate(&["--scenario", scenario, "--seeds", "60", "--trace", trace, "--store", store]);
+
+    let (told, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(1), "{told}{error}");
+    assert!(error.contains("schedules broke what must always hold"), "{error}");
+    let line = r#"{"scenario":"touched","seed":1,"faults":[{"at":{"write":1},"what":"planTouched"}]}"#;
+    for part in ["what was done to it:\n  write 1: somebody touches the Plans\n", "see it again:", line] {
+        assert!(told.contains(part), "{part}:\n{told}");
+    }
+    assert!(std::fs::read_to_string(trace).unwrap().contains("FAULT                somebody touches the Plans"));
+    let kept: Value = serde_json::from_str(&std::fs::read_to_string(store).unwrap()).unwrap();
+    let plan = kept["items"].as_array().unwrap().iter().find(|object| object["kind"] == "Plan").unwrap();
+    assert_eq!(plan["metadata"]["annotations"]["example.com/touched"], "yes");
+
+    let faults = r#"[{"at":{"write":1},"what":"planTouched"}]"#;
+    let again = simulate(&["--scenario", scenario, "--seed", "1", "--faults", faults]);
+    assert_eq!(again.status.code(), Some(1), "what the story says to see it again with");
+}

@@ -29,6 +29,8 @@ mod products;
 const AWHILE: Duration = Duration::from_secs(20);
 /// From deleting a Plan to making it again.
 const REPLACING: Duration = Duration::from_secs(2);
+/// The same, if all that was begun can be undone meanwhile.
+const UNDOING: Duration = Duration::from_secs(60);
 /// From one reboot to the next.
 const BETWEEN_REBOOTS: Duration = Duration::from_secs(40);
 
@@ -49,6 +51,7 @@ pub fn lasts(fault: &Fault) -> Duration {
         | Fault::NodePromoted
         | Fault::Reboot => AWHILE,
         Fault::PlanReplaced => REPLACING,
+        Fault::PlanGone => UNDOING,
         Fault::RebootTwice => BETWEEN_REBOOTS + AWHILE,
         Fault::OriginalActs => original::AT_WORK,
         _ => Duration::ZERO,
@@ -76,7 +79,8 @@ pub async fn perform(fault: &Fault, server: &ApiServer) {
         Fault::NodesUncordoned => user.cordon(false),
         Fault::JobsDeleted => user.delete_all::<Job>(|job| job.labels().contains_key("upgrade.cattle.io/plan")),
         Fault::PodsDeleted => user.delete_all::<Pod>(|pod| pod.labels().contains_key("upgrade.cattle.io/plan")),
-        Fault::PlanReplaced => user.replace_plans(),
+        Fault::PlanReplaced => user.replace_plans(REPLACING),
+        Fault::PlanGone => user.replace_plans(UNDOING),
         Fault::Paused => user.pause(),
         Fault::NodesDisabled => user.disable_nodes(),
         Fault::SecretsGone => user.lose_secrets(),
@@ -171,12 +175,12 @@ impl User {
         });
     }
 
-    fn replace_plans(&self) {
+    fn replace_plans(&self, after: Duration) {
         let plans = self.all::<Plan>();
         self.delete_all::<Plan>(|_| true);
         let user = self.clone();
         tokio::spawn(async move {
-            user.clock.sleep(REPLACING).await;
+            user.clock.sleep(after).await;
             for plan in plans {
                 let mut again = Plan::new(&plan.name_any(), plan.spec.clone());
                 again.metadata.namespace = plan.namespace();
@@ -330,6 +334,7 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
         "Deployment" => ("/apis/apps/v1", "deployments"),
         "DaemonSet" => ("/apis/apps/v1", "daemonsets"),
         "StatefulSet" => ("/apis/apps/v1", "statefulsets"),
+        "VolumeAttachment" => ("/apis/storage.k8s.io/v1", "volumeattachments"),
         "ValidatingAdmissionPolicy" => ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicies"),
         "ValidatingAdmissionPolicyBinding" => {
             ("/apis/admissionregistration.k8s.io/v1", "validatingadmissionpolicybindings")

@@ -25,6 +25,8 @@ pub struct Campaign {
     pub sabotage: Option<Sabotage>,
     /// Ends with the first failure, which is not shrunk.
     pub first_only: bool,
+    /// Of all schedules, every n-th only.
+    pub every: usize,
 }
 
 /// Told after each run how many are done, and of how many.
@@ -35,10 +37,8 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 pub enum Part {
     /// The operator dies before and after every write.
     Crashes,
-    /// Every other fault at every write that meets another state, or has another purpose, than those before it.
+    /// Every other fault at every write that has another purpose, or comes after one of another purpose, than those before.
     Pairs,
-    /// A dead leader's write at every later moment.
-    Landings,
     /// Two crashes, unless the second one meets a state in which it was tried before.
     DoubleCrashes,
     /// So many random schedules with one to three faults each.
@@ -48,24 +48,31 @@ pub enum Part {
 /// The run without faults, that all others are measured by.
 struct Calm {
     writes: usize,
-    /// The writes that meet the store in another state, or have another purpose, than all before them: not the renewals of
-    /// a Lease while nothing happens.
+    /// The writes where a fault may tell something new: the first of each purpose after each other purpose. The second node
+    /// goes the way of the first, and a Lease that is renewed while nothing happens is like the one before.
     telling: Vec<usize>,
     time: Duration,
 }
 
 impl Calm {
     fn of(outcome: &Outcome) -> Self {
-        let mut met = BTreeSet::new();
-        let meetings = outcome.at_writes.iter().take(outcome.writes).enumerate();
-        let telling = meetings.filter(|(_, meeting)| met.insert(*meeting)).map(|(index, _)| index + 1).collect();
+        let (mut met, mut telling, mut before) = (BTreeSet::new(), Vec::new(), "");
+        for (index, (_, purpose)) in outcome.at_writes.iter().take(outcome.writes).enumerate() {
+            if met.insert((before, purpose.as_str())) {
+                telling.push(index + 1);
+            }
+            // Renewals come between any two others.
+            if purpose != "Election" {
+                before = purpose;
+            }
+        }
         Calm { writes: outcome.writes, telling, time: Duration::from_secs_f64(outcome.virtual_seconds) }
     }
 }
 
 impl Campaign {
     pub fn new(scenario: Scenario, seed: u64) -> Self {
-        Campaign { scenario, seed, sabotage: None, first_only: false }
+        Campaign { scenario, seed, sabotage: None, first_only: false, every: 1 }
     }
 
     /// Runs the parts one after the other, each whole.
@@ -80,20 +87,20 @@ impl Campaign {
             if self.first_only && !report.failures.is_empty() {
                 break;
             }
-            let schedules = match part {
+            let mut schedules = match part {
                 Part::Crashes => self.at_writes(1..=calm.writes, &[Fault::CrashBefore, Fault::CrashAfter]),
                 Part::Pairs => {
                     let mut faults = Fault::at_every_write(&self.scenario);
                     faults.retain(|fault| !matches!(fault, Fault::CrashBefore | Fault::CrashAfter));
                     self.at_writes(calm.telling.iter().copied(), &faults)
                 }
-                Part::Landings => self.landings(&calm),
                 Part::DoubleCrashes => self.double_crashes(&calm, &singles),
                 Part::Random(count) => {
                     let mut dice = Dice::new(self.seed, Fault::at_every_write(&self.scenario));
                     (0..*count).map(|_| dice.schedule(calm.writes)).collect()
                 }
             };
+            schedules = schedules.into_iter().step_by(self.every.max(1)).collect();
             let outcomes = self.run_all(&mut report, &schedules, &calm, progress)?;
             if *part == Part::Crashes {
                 singles = schedules.into_iter().zip(outcomes).collect();
@@ -113,11 +120,6 @@ impl Campaign {
     fn at_writes(&self, writes: impl Iterator<Item = usize>, faults: &[Fault]) -> Vec<Schedule> {
         let at = |write| faults.iter().map(move |fault| Schedule::one(write, fault.clone()));
         writes.step_by(self.scenario.sampled.unwrap_or(1)).flat_map(at).collect()
-    }
-
-    fn landings(&self, calm: &Calm) -> Vec<Schedule> {
-        let at = |write| (1..=calm.writes - write + 1).map(move |after| Schedule::one(write, Fault::LandsAfter(after)));
-        calm.telling.iter().copied().step_by(self.scenario.sampled.unwrap_or(1)).flat_map(at).collect()
     }
 
     /// A second crash at each write after the first. If it meets a state and a purpose in which a crash was tried

@@ -67,6 +67,8 @@ pub enum Fault {
 
     /// The operator is frozen for a minute, its write under way; then it goes on, and so does the write.
     Suspended,
+    /// The same, and another operator takes the Lease meanwhile: the first one wakes up as one that led.
+    Overtaken,
     /// The operator is told to end, and another one starts: an update of Drover.
     Replaced,
     /// The operator dies; its successor's clock is an hour ahead of the others.
@@ -116,6 +118,8 @@ pub enum Fault {
     PlanTouched,
     /// Somebody deletes every Plan and makes it again after two seconds, as `kubectl replace --force` does.
     PlanReplaced,
+    /// Somebody deletes every Plan, and makes it again when all that was begun has been undone, a minute later.
+    PlanGone,
     /// Somebody asks for a later version in the middle of it.
     VersionRaised,
     /// Somebody pauses every Plan for 20 seconds.
@@ -200,6 +204,7 @@ impl Fault {
             Fault::LostBefore,
             Fault::LostAfter,
             Fault::Suspended,
+            Fault::Overtaken,
             Fault::Replaced,
             Fault::ClockAhead,
             Fault::ClockBehind,
@@ -222,11 +227,14 @@ impl Fault {
         }
         faults.extend(Fault::by_users_and_machines());
         // Where no Plan names a Secret, nobody misses one.
-        faults.retain(|fault| *fault != Fault::SecretsGone || scenario.names_secrets());
+        match scenario.names_secrets() {
+            true => faults.push(Fault::KindLags(WatchedKind::Secret)),
+            false => faults.retain(|fault| *fault != Fault::SecretsGone),
+        }
         faults
     }
 
-    fn by_users_and_machines() -> [Fault; 19] {
+    fn by_users_and_machines() -> [Fault; 20] {
         [
             Fault::StatusWiped,
             Fault::ClaimsLost,
@@ -237,6 +245,7 @@ impl Fault {
             Fault::JobsHang,
             Fault::PlanTouched,
             Fault::PlanReplaced,
+            Fault::PlanGone,
             Fault::VersionRaised,
             Fault::Paused,
             Fault::NodesDisabled,
@@ -341,6 +350,9 @@ impl std::fmt::Display for Fault {
             Fault::LostBefore => "it does not happen and is never answered",
             Fault::LostAfter => "it happens and is never answered",
             Fault::Suspended => "the operator is frozen for a minute in the middle of it",
+            Fault::Overtaken => {
+                "the operator is frozen for a minute in the middle of it, and another one leads meanwhile"
+            }
             Fault::Replaced => "the operator is told to end after it, and another one starts",
             Fault::ClockAhead => "the operator dies, and its successor's clock is an hour ahead",
             Fault::ClockBehind => "the operator dies, and its successor's clock is an hour behind",
@@ -367,6 +379,7 @@ impl std::fmt::Display for Fault {
             Fault::JobsHang => "upgrades do not get on, for 20 seconds",
             Fault::PlanTouched => "somebody touches the Plans",
             Fault::PlanReplaced => "somebody deletes the Plans and makes them again after two seconds",
+            Fault::PlanGone => "somebody deletes the Plans and makes them again after a minute",
             Fault::VersionRaised => "somebody asks for a later version",
             Fault::Paused => "somebody pauses the Plans for 20 seconds",
             Fault::NodesDisabled => "somebody disables the nodes that are out, for 20 seconds",

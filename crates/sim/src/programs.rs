@@ -1,11 +1,13 @@
-//! What runs inside the simulated kubelets: the real drain, in the container of a Job that is made for it.
+//! What runs inside the simulated kubelets: the real drain, in the container of a Job that is made for it, and where a
+//! Plan lets it prepare its nodes.
 //!
 //! The kubelet of the world starts the container and waits for its exit code; the program itself is the one that
 //! `drover drain` runs, against the same API. It dies with its machine and its pod, and begins anew with them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::plan::jobs::containers::DRAIN;
+use drover_api::plan::jobs::containers::{DRAIN, PREPARE};
+use drover_api::plan::jobs::variables::NODE_NAME;
 use drover_clock::Clock;
 use drover_core::decision::{Kind, Subject};
 use drover_corral::apiserver::{ApiServer, Change, Direct};
@@ -15,8 +17,9 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use tokio::task::{AbortHandle, JoinSet};
 
 /// The containers that this module runs, for the kubelets to leave alone.
-pub fn run_elsewhere() -> BTreeSet<String> {
-    BTreeSet::from([DRAIN.to_owned()])
+pub fn run_elsewhere(prepares_by_drain: bool) -> BTreeSet<String> {
+    let prepare = prepares_by_drain.then(|| PREPARE.to_owned());
+    prepare.into_iter().chain([DRAIN.to_owned()]).collect()
 }
 
 /// Runs until the future is dropped.
@@ -48,7 +51,13 @@ pub async fn run(server: ApiServer) {
 }
 
 /// One run of a program: a container that is started again is another.
-type RunId = (String, i32);
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct RunId {
+    /// Of the pod.
+    uid: String,
+    container: String,
+    restarts: i32,
+}
 
 /// A program that came to its end by itself.
 struct Ended {
@@ -113,7 +122,7 @@ impl Machines {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let own_pod = Subject { kind: Kind::Pod, namespace: namespace.clone(), name: name.clone() };
         let client = self.server.client(&format!("{node}/drain"));
-        let (clock, args) = (self.clock, drain_args(pod));
+        let (clock, args) = (self.clock, args(pod, &run.container, &node));
         let (id, place) = (run.clone(), (namespace.clone(), name.clone()));
         let program = self.programs.spawn(async move {
             let exit_code = match DrainFlags::of_container(&args) {
@@ -134,11 +143,11 @@ impl Machines {
         self.running.remove(&ended.run);
         // Somebody else may change the pod at the same moment: read and write again until it holds, or it is gone.
         while let Ok(Some(mut pod)) = self.direct.get::<Pod>(Some(&ended.namespace), &ended.pod) {
-            if pod.metadata.uid.as_ref() != Some(&ended.run.0) {
+            if pod.metadata.uid.as_ref() != Some(&ended.run.uid) {
                 return;
             }
             let annotations = pod.metadata.annotations.get_or_insert_default();
-            annotations.insert(format!("{EXIT_CODE}.{DRAIN}"), ended.exit_code.to_string());
+            annotations.insert(format!("{EXIT_CODE}.{}", ended.run.container), ended.exit_code.to_string());
             match self.direct.update(&pod) {
                 Err(status) if status.code == 409 => {}
                 _ => return,
@@ -155,7 +164,7 @@ impl Machines {
 
     fn end_all_but(&mut self, uid: &str, run: Option<&RunId>) {
         let over: Vec<RunId> =
-            self.running.keys().filter(|known| known.0 == uid && Some(*known) != run).cloned().collect();
+            self.running.keys().filter(|known| known.uid == uid && Some(*known) != run).cloned().collect();
         over.iter().for_each(|run| self.end(run));
     }
 
@@ -179,15 +188,28 @@ fn mentions_drain(json: &[u8]) -> bool {
 
 /// The drain of a pod that runs now and has not ended.
 fn drain_under_way(pod: &Pod) -> Option<RunId> {
-    let told = pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(&format!("{EXIT_CODE}.{DRAIN}")));
+    let told = |container: &str| {
+        let key = format!("{EXIT_CODE}.{container}");
+        pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(&key))
+    };
     let statuses = pod.status.as_ref()?.init_container_statuses.as_ref()?;
-    let status = statuses.iter().find(|status| status.name == DRAIN)?;
-    let runs = status.state.as_ref().is_some_and(|state| state.running.is_some());
-    (runs && !told).then(|| (pod.metadata.uid.clone().unwrap_or_default(), status.restart_count))
+    let runs = statuses.iter().find(|status| status.state.as_ref().is_some_and(|state| state.running.is_some()))?;
+    let drains = runs.name == DRAIN || runs.name == PREPARE && is_drain(&args(pod, PREPARE, ""));
+    (drains && !told(&runs.name)).then(|| RunId {
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+        container: runs.name.clone(),
+        restarts: runs.restart_count,
+    })
 }
 
-fn drain_args(pod: &Pod) -> Vec<String> {
+/// Whether a container with these arguments empties its node.
+pub fn is_drain(args: &[String]) -> bool {
+    args.first().is_some_and(|verb| verb == DRAIN)
+}
+
+/// With the name of the node where they ask for it, as a kubelet expands variables.
+fn args(pod: &Pod, container: &str, node: &str) -> Vec<String> {
     let containers = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
-    let drain = containers.filter(|container| container.name == DRAIN).find_map(|container| container.args.clone());
-    drain.unwrap_or_default()
+    let args = containers.filter(|init| init.name == container).find_map(|init| init.args.clone()).unwrap_or_default();
+    args.iter().map(|arg| arg.replace(&format!("$({NODE_NAME})"), node)).collect()
 }

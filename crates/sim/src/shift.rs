@@ -51,6 +51,10 @@ impl Shift {
                     running.end().await;
                     self.start(lease, self.gate.clock());
                 }
+                Order::StandIn { operator } => {
+                    let lease = self.alive.get(&operator).map_or(LEASE, |running| running.lease);
+                    self.start(lease, self.gate.clock());
+                }
                 Order::Second if self.alive.values().all(|running| running.lease != ANOTHER_LEASE) => {
                     self.start(ANOTHER_LEASE, self.gate.clock());
                 }

@@ -50,7 +50,7 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
             options = scenario.world();
             options.kubelet.lease_period = lease_period;
         }
-        options.kubelet.run_elsewhere = programs::run_elsewhere();
+        options.kubelet.run_elsewhere.extend(programs::run_elsewhere(false));
         let world = tokio::spawn(World::run(server.clone(), options));
         let programs = tokio::spawn(programs::run(server.clone()));
         let acts = scenario.map(|scenario| tokio::spawn(live::play(server.clone(), scenario)));

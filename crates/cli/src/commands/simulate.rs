@@ -5,6 +5,7 @@ mod story;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -31,6 +32,9 @@ pub struct SimulateArgs {
     /// Run this many random schedules of each scenario, instead of every fault at every write
     #[arg(long, value_name = "N", conflicts_with = "seed")]
     seeds: Option<usize>,
+    /// Of all schedules of a campaign, try every N-th only
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seed", value_parser = clap::value_parser!(u32).range(1..))]
+    every: u32,
     /// Run once, with this seed, and without faults but those of the scenario
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
@@ -59,7 +63,13 @@ pub fn run(args: &SimulateArgs, format: Option<Format>) -> anyhow::Result<()> {
 
 fn run_once(args: &SimulateArgs, scenario: &Scenario, seed: u64, format: Option<Format>) -> anyhow::Result<()> {
     let schedule = args.faults.clone().unwrap_or_default();
-    let outcome = drover_sim::run(scenario, &Terms::of(schedule.clone(), seed))?;
+    let mut terms = Terms::of(schedule.clone(), seed);
+    if !schedule.faults.is_empty() {
+        // A run with faults is measured by the one without, as in a campaign.
+        let calm = drover_sim::run(scenario, &Terms::calm(seed))?;
+        terms.calm = Some(Duration::from_secs_f64(calm.virtual_seconds));
+    }
+    let outcome = drover_sim::run(scenario, &terms)?;
     let trace = outcome.trace();
     write_trace(args, &trace)?;
     write_store(args, outcome.before.as_ref())?;
@@ -92,7 +102,8 @@ fn run_campaigns(args: &SimulateArgs, format: Option<Format>) -> anyhow::Result<
             bar.set_length(all as u64);
             bar.set_position(done as u64);
         };
-        let own = Campaign::new(scenario.clone(), SEED).run(&parts, &progress)?;
+        let campaign = Campaign { every: args.every as usize, ..Campaign::new(scenario.clone(), SEED) };
+        let own = campaign.run(&parts, &progress)?;
         bar.finish_and_clear();
         if is_text {
             print(&line(&own))?;
@@ -103,7 +114,7 @@ fn run_campaigns(args: &SimulateArgs, format: Option<Format>) -> anyhow::Result<
         write_trace(args, &failure.trace)?;
         write_store(args, failure.before.as_ref())?;
     }
-    let whole = args.scenario.is_none() && args.seeds.is_none();
+    let whole = args.scenario.is_none() && args.seeds.is_none() && args.every == 1;
     match format.unwrap_or(Format::Table) {
         Format::Table => print(&report_as_text(&report))?,
         format => print_document(format, &report)?,
@@ -204,7 +215,9 @@ fn report_as_text(report: &CampaignReport) -> String {
     if report.failures.len() > 1 {
         text.push_str("\nthe other schedules that went wrong:\n");
         for failure in report.failures.iter().skip(1) {
-            text.push_str(&format!("  {}: {}\n", failure.scenario, story::schedule(&failure.schedule).join("; ")));
+            let sentence = failure.outcome.violations.first().map_or("", |violation| violation.sentence.as_str());
+            let line = serde_json::to_string(&failure.regression()).unwrap_or_default();
+            text.push_str(&format!("  {line}: {sentence}\n"));
         }
     }
     text

@@ -98,15 +98,10 @@ fn add(all: &mut BTreeMap<String, usize>, own: &BTreeMap<String, usize>) {
     }
 }
 
-/// What no scenario can reach, and why.
-const OUT_OF_REACH: [(&str, &str); 1] =
-    [("VolumeAttached", "a Plan has no field for it: only `drover drain --wait-for-volumes` waits for volumes")];
-
-/// Purposes of writes and reasons of waits that were never reached, although they can be.
+/// Purposes of writes and reasons of waits that were never reached.
 pub fn not_reached(purposes: &BTreeMap<String, usize>, reasons: &BTreeMap<String, usize>) -> Vec<String> {
     let purposes_missed =
         Purpose::ALL.iter().map(|purpose| format!("{purpose:?}")).filter(|name| !purposes.contains_key(name));
     let reasons_missed = Reason::ALL.iter().map(ToString::to_string).filter(|name| !reasons.contains_key(name));
-    let in_reach = |name: &String| !OUT_OF_REACH.iter().any(|(known, _)| known == name);
-    purposes_missed.chain(reasons_missed).filter(in_reach).collect()
+    purposes_missed.chain(reasons_missed).collect()
 }

@@ -74,6 +74,8 @@ fn simpler(fault: &Fault) -> Vec<Fault> {
         Fault::WatchesExpired | Fault::ServerAway => vec![Fault::WatchesCut],
         Fault::LostBefore | Fault::Forbidden => vec![Fault::Refused(500)],
         Fault::Suspended => vec![Fault::WatchesLag],
+        Fault::Overtaken => vec![Fault::Suspended],
+        Fault::PlanGone => vec![Fault::PlanReplaced],
         _ => Vec::new(),
     }
 }

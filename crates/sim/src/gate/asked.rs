@@ -93,7 +93,7 @@ impl Decided {
         let same_object = |write: &&Write| kind(write.subject.kind) == asked.kind() && write.subject.name == asked.name;
         let same_act = |write: &&Write| match &write.act {
             Act::Create(body) => asked.method == Method::POST && *body == asked.body,
-            Act::Patch(body) | Act::PatchStatus(body) => asked.method == Method::PUT || *body == asked.body,
+            Act::Patch(body) | Act::PatchStatus(body) => asked.method == Method::PUT || is_same(body, &asked.body),
             Act::Delete { .. } => asked.method == Method::DELETE,
             #[allow(unreachable_patterns, reason = "acts that come later are known by their object alone")]
             _ => true,
@@ -106,6 +106,18 @@ impl Decided {
             (None, _) => "Unknown".to_owned(),
         }
     }
+}
+
+/// A write that follows another of its batch to the same object is guarded by the version that the first one made.
+fn is_same(decided: &Value, sent: &Value) -> bool {
+    let unguarded = |patch: &Value| {
+        let mut patch = patch.clone();
+        if let Some(metadata) = patch.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("resourceVersion");
+        }
+        patch
+    };
+    decided == sent || unguarded(decided) == unguarded(sent)
 }
 
 fn kind(kind: Kind) -> String {

@@ -59,6 +59,8 @@ pub enum Order {
     Replace { operator: String },
     /// One more starts, and leads at the same time.
     Second,
+    /// One more starts, which leads when this one does no longer.
+    StandIn { operator: String },
 }
 
 /// What the operators' requests meet, shared by all of them.
@@ -417,7 +419,7 @@ impl Exchange<'_> {
     async fn suffer(self, fault: Fault) -> Response<GatedBody> {
         let gate = self.gate;
         gate.trouble(match fault {
-            Fault::Suspended | Fault::ServerAway | Fault::Forbidden => A_MINUTE,
+            Fault::Suspended | Fault::Overtaken | Fault::ServerAway | Fault::Forbidden => A_MINUTE,
             Fault::WatchesLag | Fault::KindLags(_) => LAG,
             Fault::StaleLists => STALE,
             Fault::ClockSetAhead | Fault::ClockSetBack => IN_A_MOMENT,
@@ -462,7 +464,10 @@ impl Exchange<'_> {
     async fn bear(self, fault: Fault) -> Response<GatedBody> {
         let gate = self.gate;
         match fault {
-            Fault::Suspended => {
+            Fault::Suspended | Fault::Overtaken => {
+                if fault == Fault::Overtaken {
+                    gate.order(Order::StandIn { operator: self.operator.clone() });
+                }
                 let thawed = later(gate.clock.now(), A_MINUTE);
                 gate.shared().frozen.insert(self.operator.clone(), thawed);
                 gate.clock.sleep_until(thawed).await;

@@ -62,6 +62,7 @@ impl Leave {
                     leave.clocks = true;
                 }
                 Fault::Suspended
+                | Fault::Overtaken
                 | Fault::WatchesLag
                 | Fault::KindLags(_)
                 | Fault::ServerAway

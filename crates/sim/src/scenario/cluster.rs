@@ -10,7 +10,7 @@ use drover_corral::world::{WorldOptions, annotations};
 use kube::core::Status;
 use serde_json::{Value, json};
 
-use super::{Machine, NAMESPACE, Scenario, Workload};
+use super::{Machine, NAMESPACE, PlanLines, Scenario, Workload};
 use crate::known::Known;
 use crate::programs;
 
@@ -75,7 +75,7 @@ impl Scenario {
     pub fn world(&self) -> WorldOptions {
         let mut options = WorldOptions::default().with(self.products());
         if self.drains() {
-            options.kubelet.run_elsewhere = programs::run_elsewhere();
+            options.kubelet.run_elsewhere = programs::run_elsewhere(self.prepares_by_drain());
         }
         options.kubelet.lease_period = None;
         options.kubelet.job_duration = Duration::from_secs(self.job_seconds);
@@ -87,6 +87,15 @@ impl Scenario {
     pub fn drains(&self) -> bool {
         let mentions = |value: &Value| value.to_string().contains("\"drain\":");
         self.plans.iter().any(|plan| mentions(&plan.spec)) || self.faults.iter().any(|fault| mentions(&json!(fault)))
+    }
+
+    /// Whether a Plan empties its nodes by what prepares them, too.
+    fn prepares_by_drain(&self) -> bool {
+        let args = |plan: &PlanLines| {
+            let args = plan.spec["prepare"]["args"].as_array().into_iter().flatten();
+            args.filter_map(|arg| arg.as_str().map(str::to_owned)).collect::<Vec<_>>()
+        };
+        self.plans.iter().any(|plan| programs::is_drain(&args(plan)))
     }
 
     pub fn names_secrets(&self) -> bool {

@@ -48,6 +48,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "eviction-refused",
     "slow-pod",
     "drain-times-out",
+    "volume-stays",
     "overlapping-plans",
     "exclusive-plans",
     "paused",
