@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_api::marks::AFTER;
 use drover_api::plan::labels::PLAN;
 use drover_clock::{Clock, later};
 use drover_core::decision::{Act, Decision, Kind, Purpose, Reason, Write};
@@ -267,7 +268,11 @@ impl Engine {
             }
             Message::Changed(seen) => {
                 let plan = plan_of(&seen);
+                let is_plan = matches!(*seen, Seen::Plan(_));
                 if self.store.apply(*seen) {
+                    if let Some(plan) = plan.as_deref().filter(|_| is_plan) {
+                        self.wake_those_who_mind(plan);
+                    }
                     match plan {
                         Some(plan) => self.wake_one(Work::Plan(plan)),
                         None => self.wake_all(),
@@ -327,6 +332,17 @@ impl Engine {
         self.heard.retain(|name, _| self.store.plans.by_name.contains_key(name));
         let plans: Vec<Work> = self.store.plans.by_name.keys().cloned().map(Work::Plan).collect();
         plans.into_iter().chain([Work::Orphans]).for_each(|work| self.wake_one(work));
+    }
+
+    /// Plans that come after others, or keep out of each other's way, wait for what only another Plan says.
+    fn wake_those_who_mind(&mut self, plan: &str) {
+        let minds = |other: &PlanSeen| {
+            let is_exclusive = other.spec.as_ref().is_ok_and(|spec| spec.exclusive);
+            other.meta.name != plan && (is_exclusive || other.meta.annotations.contains_key(AFTER))
+        };
+        let minding = self.store.plans.by_name.values().filter(|other| minds(other));
+        let minding: Vec<Work> = minding.map(|other| Work::Plan(other.meta.name.clone())).collect();
+        minding.into_iter().for_each(|work| self.wake_one(work));
     }
 
     fn wake_one(&mut self, work: Work) {

@@ -89,7 +89,9 @@ pub(super) fn resolve(view: &View<'_>, url: &str, now: Timestamp, wish: Wish) ->
     let question = Question { url: url.to_owned(), latest_version: plan.status.latest_version.clone() };
     let wish = Wish { source: VersionSource::Channel, ..wish };
     let Some(heard) = view.channels.get(&plan.meta.name).filter(|heard| heard.url == url) else {
-        let version = Err(unresolved(plan, &format!("the channel {url} has not answered yet"), now));
+        // Whoever starts anew has heard nothing: forgetting what was followed would make a downgrade look like a beginning.
+        let unheard = || unresolved(plan, &format!("the channel {url} has not answered yet"), now);
+        let version = followed.map(str::to_owned).ok_or_else(unheard);
         return Wish { version, ask: Some(question), ..wish };
     };
     let due = heard.at.checked_add(pause(heard, view.poll_interval)).unwrap_or(Timestamp::MAX);

@@ -36,6 +36,18 @@ fn a_channel_that_was_not_heard_yet_is_asked_and_nothing_else_is_done() {
     assert_eq!(reasons(&decision), [Reason::VersionUnresolved]);
 }
 
+/// An operator that starts anew has heard nothing, and must not forget what its predecessor followed.
+#[test]
+fn what_is_being_rolled_out_goes_on_until_the_channel_has_answered() {
+    let decision = followed().followed_before("v2").decide();
+
+    assert_eq!(decision.ask, Some(Question { url: URL.to_owned(), latest_version: "v2".to_owned() }));
+    assert_eq!(purposes(&decision)[0], Purpose::ClaimNodes);
+    let status = new_status(&decision);
+    assert_eq!(status.latest_version, "v2");
+    assert_eq!(condition(&status, conditions::LATEST_RESOLVED).0, "True");
+}
+
 #[test]
 fn the_version_that_a_channel_names_is_rolled_out() {
     let decision = followed().heard(302, "/tag/v2").decide();
