@@ -304,7 +304,9 @@ impl User {
         let until = later(self.clock.now(), AWHILE).to_string();
         let out: Vec<String> = self.out().iter().map(ResourceExt::name_any).collect();
         self.change::<Node>(|node| {
-            if out.contains(&node.name_any()) {
+            // A machine that never comes back does not come back by being switched off.
+            let is_dead = node.annotations().get(DOWN_UNTIL).is_some_and(|until| until == NEVER);
+            if out.contains(&node.name_any()) && !is_dead {
                 node.annotations_mut().insert(DOWN_UNTIL.to_owned(), until.clone());
             }
         });

@@ -231,6 +231,7 @@ impl Fault {
             true => faults.push(Fault::KindLags(WatchedKind::Secret)),
             false => faults.retain(|fault| *fault != Fault::SecretsGone),
         }
+        faults.retain(|fault| !scenario.untried.contains(fault));
         faults
     }
 

@@ -186,19 +186,31 @@ impl Stage {
         Stage { server, user, clock, scenario, terms, gate, record, tasks, started, ended }
     }
 
-    /// From the start to the end, and a while longer.
+    /// From the start to the end, and a while longer. What goes wrong in that while begins it anew: it needs its time,
+    /// too.
     async fn play(&self) {
-        if !self.until_met().await {
-            return;
+        while self.until_met().await {
+            let ended = self.clock.now();
+            self.look_on().await;
+            if self.gate.troubled_until() <= ended {
+                return self.judge();
+            }
         }
-        self.stay().await;
     }
 
     /// Looks on for a while after the end, whether it stays so, and whether all that is said is true.
     pub async fn stay(&self) {
+        self.look_on().await;
+        self.judge();
+    }
+
+    async fn look_on(&self) {
         // Whatever a dead leader left under way lands now at the latest, and must do no harm.
         self.land_late_writes().await;
         self.clock.sleep(AFTERMATH).await;
+    }
+
+    fn judge(&self) {
         let unmet = self.unmet();
         if !unmet.is_empty() {
             self.note(format!("it did not stay so: {}", unmet.join("; ")));
@@ -244,14 +256,14 @@ impl Stage {
     }
 
     /// The scenario's own faults belong to it: it has not ended before they have happened. Those of the schedule are tried,
-    /// and may come too late.
+    /// and may come too late; under them, what the scenario waits for to let something happen may never be said.
     fn nothing_is_to_come(&self) -> bool {
         let last = self.scenario.faults.iter().filter_map(|incident| match incident.at {
             Moment::Time(span) => Some(later(self.started, span.0)),
             _ => None,
         });
-        let awaited = self.looking(Record::awaited);
-        awaited == 0 && last.max().is_none_or(|last| last < self.clock.now())
+        let all_came = !self.terms.schedule.faults.is_empty() || self.looking(Record::awaited) == 0;
+        all_came && last.max().is_none_or(|last| last < self.clock.now())
     }
 
     /// Twice the time without faults after the last fault, plus the deadlines of the waits that are open.

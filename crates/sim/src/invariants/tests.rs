@@ -118,6 +118,36 @@ fn a_pod_on_a_node_that_its_claim_does_not_hold_is_seen() {
     assert_eq!(seen, ["pod p of claim c1 came to n1, which is under no claim"]);
 }
 
+/// A pod of an upgrade that asks for a node under this claim, and came to `node`.
+fn upgrade(job: &str, claim: &str, node: &str) -> Value {
+    let labels = json!({ "batch.kubernetes.io/job-name": job, "upgrade.cattle.io/plan": "up" });
+    let asked = json!([{ "matchExpressions": [{ "key": "drover.dev/claim", "operator": "In", "values": [claim] }] }]);
+    let required = json!({ "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": asked } });
+    let spec = json!({ "nodeName": node, "affinity": { "nodeAffinity": required } });
+    json!({ "metadata": { "labels": labels }, "spec": spec })
+}
+
+#[test]
+fn a_pod_whose_job_is_gone_is_held_to_the_claim_that_it_asks_for() {
+    let mut run = Run::new(&[]);
+    run.put("load", "Node", "n1", node(Some("c1"), true));
+    assert_eq!(run.put("world", "Pod", "p", upgrade("gone", "c1", "n1")), [""; 0]);
+    let seen = run.put("world", "Pod", "q", upgrade("gone", "c2", "n1"));
+    assert_eq!(seen, ["pod q of claim c2 came to n1, which is under claim c1"]);
+}
+
+#[test]
+fn an_upgrade_on_a_node_that_exists_no_more_takes_nobodys_place() {
+    let mut run = Run::new(&[]);
+    run.put("load", "Node", "n2", node(Some("c2"), true));
+    run.put("world", "Pod", "p", upgrade("a", "c1", "n1"));
+    assert_eq!(run.put("world", "Pod", "q", upgrade("b", "c2", "n2")), [""; 0]);
+
+    run.put("load", "Node", "n1", node(Some("c1"), true));
+    let seen = run.put("world", "Pod", "r", upgrade("b", "c2", "n2"));
+    assert_eq!(seen, ["upgrades are at work on n1, n2, the limit is 1"]);
+}
+
 #[test]
 fn a_drain_that_goes_past_a_budget_or_to_another_node_is_seen() {
     let mut run = Run::new(&[]);

@@ -34,7 +34,8 @@ impl Checker {
         if self.is_strangers(pod) {
             return;
         }
-        let job_claim = job.and_then(claim).map(str::to_owned);
+        // A Job may be gone before its pod finds a node; the pod still asks for the claim.
+        let job_claim = job.and_then(claim).or_else(|| claim_asked_for(pod)).map(str::to_owned);
         let node_claim = known.node(node).and_then(claim).map(str::to_owned);
         if job_claim.is_none() || job_claim != node_claim {
             let words =
@@ -49,6 +50,8 @@ impl Checker {
             .filter(|pod| is_at_work(pod) && !self.is_strangers(pod))
             .filter(|pod| pod["metadata"]["labels"]["upgrade.cattle.io/plan"] == plan_name)
             .filter_map(node_of)
+            // What is no longer part of the cluster is not out of its service.
+            .filter(|node| known.node(node).is_some())
             .collect();
         let limit = limit(plan);
         if at_work.len() > limit {
@@ -159,4 +162,12 @@ impl Checker {
 /// Of a Plan, and made by another controller.
 fn is_foreign(object: &Value) -> bool {
     object["metadata"]["labels"]["upgrade.cattle.io/plan"].is_string() && claim(object).is_none()
+}
+
+/// The claim that a node must carry for a pod to run there.
+fn claim_asked_for(pod: &Value) -> Option<&str> {
+    let required = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let terms = required["nodeSelectorTerms"].as_array()?;
+    let asked = terms.iter().flat_map(|term| term["matchExpressions"].as_array().into_iter().flatten());
+    asked.into_iter().find(|asked| asked["key"] == "drover.dev/claim")?["values"][0].as_str()
 }

@@ -17,7 +17,7 @@ pub use self::expect::{Expect, ExpectedObjects, ExpectedWait};
 pub use self::files::{ScenarioError, built_in};
 pub use self::harvester::{Harvester, Vm, Vms};
 pub use self::span::Span;
-use crate::faults::Incident;
+use crate::faults::{Fault, Incident};
 
 pub const NAMESPACE: &str = "system-upgrade";
 /// The Plan that is there unless a scenario names its own.
@@ -73,6 +73,9 @@ pub struct Scenario {
     /// Too large to try a fault at every write: a campaign tries every n-th only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled: Option<usize>,
+    /// Faults that a campaign leaves out, because what is expected would be wrong under them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub untried: Vec<Fault>,
 }
 
 /// One node that differs from the others.
@@ -161,6 +164,7 @@ impl Default for Scenario {
             faults: Vec::new(),
             expect: Expect::default(),
             sampled: None,
+            untried: Vec::new(),
         }
     }
 }
