@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use drover_api::kubevirt::virtual_machine_instance::conditions;
 use k8s_openapi::api::core::v1::NodeAffinity;
 
 use super::shelf::projections;
 use super::wire::{seen, shelves};
-use super::{Condition, Meta};
+use super::{Condition, Meta, condition};
 
 seen! {
     VirtualMachine {
@@ -95,6 +96,11 @@ seen! {
 impl VirtualMachineInstance {
     pub fn is_over(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// KubeVirt itself says that it cannot be migrated.
+    pub fn refuses_migration(&self) -> Option<&Condition> {
+        condition(&self.status.conditions, conditions::LIVE_MIGRATABLE).filter(|said| said.status == "False")
     }
 
     /// Volumes that were plugged in while it ran.

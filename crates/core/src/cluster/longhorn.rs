@@ -125,6 +125,22 @@ impl Volume {
     }
 }
 
+impl Longhorn {
+    /// Of volumes that have but one sound replica, that one, by namespace and name of the volume.
+    pub fn last_replicas(&self) -> BTreeMap<(&str, &str), &Replica> {
+        let mut sound: BTreeMap<_, Vec<&Replica>> = BTreeMap::new();
+        for replica in self.replicas.iter().filter(|replica| replica.is_sound()) {
+            let volume = (replica.metadata.namespace.as_str(), replica.spec.volume_name.as_str());
+            sound.entry(volume).or_default().push(replica);
+        }
+        let last = sound.into_iter().filter_map(|(volume, replicas)| match replicas[..] {
+            [last] => Some((volume, last)),
+            _ => None,
+        });
+        last.collect()
+    }
+}
+
 impl Replica {
     /// Holds the volume's data as they are now.
     pub fn is_sound(&self) -> bool {

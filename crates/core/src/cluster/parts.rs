@@ -91,6 +91,11 @@ impl Condition {
     pub fn is_true(&self) -> bool {
         self.status == "True"
     }
+
+    /// Why it is so: the sentence, or the word if there is none.
+    pub fn said(&self) -> &str {
+        if self.message.is_empty() { &self.reason } else { &self.message }
+    }
 }
 
 pub fn condition<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {

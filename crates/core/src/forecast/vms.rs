@@ -1,11 +1,10 @@
 //! Virtual machines that do not leave their node.
 
 use drover_api::harvester::node::WITNESS;
-use drover_api::kubevirt::virtual_machine_instance::conditions;
 
 use super::{Blocker, Verdict};
 use crate::cluster::kubevirt::VirtualMachineInstance;
-use crate::cluster::{Cluster, Condition, Node, ObjectRef, condition};
+use crate::cluster::{Cluster, Node, ObjectRef};
 use crate::placement::suits_affinity;
 
 /// What keeps the VMs of a node there.
@@ -30,8 +29,8 @@ fn stays(cluster: &Cluster, vm: &VirtualMachineInstance) -> Option<Blocker> {
         remedy,
     };
     let stop = Some(format!("shut it off before: virtctl -n {namespace} stop {name}"));
-    if let Some(why) = refuses(vm) {
-        let statement = format!("VM {namespace}/{name} cannot be migrated: {}", said(why));
+    if let Some(why) = vm.refuses_migration() {
+        let statement = format!("VM {namespace}/{name} cannot be migrated: {}", why.said());
         return (migrates == "LiveMigrate").then(|| blocker(statement, Verdict::Never, stop));
     }
     let mut under_way = cluster.kubevirt.migrations.in_namespace(namespace);
@@ -56,15 +55,6 @@ fn stays(cluster: &Cluster, vm: &VirtualMachineInstance) -> Option<Blocker> {
             stop,
         ),
     })
-}
-
-/// KubeVirt itself says that it cannot.
-fn refuses(vm: &VirtualMachineInstance) -> Option<&Condition> {
-    condition(&vm.status.conditions, conditions::LIVE_MIGRATABLE).filter(|said| said.status == "False")
-}
-
-fn said(condition: &Condition) -> &str {
-    if condition.message.is_empty() { &condition.reason } else { &condition.message }
 }
 
 /// Could the VM run on this node?

@@ -11,31 +11,25 @@ use crate::cluster::{Cluster, Node, ObjectRef};
 /// Longhorn lets a node be drained whatever is on it.
 const ALWAYS: &str = "always-allow";
 
-/// The sound replicas of attached volumes, by volume.
+/// The last sound replicas of volumes.
 pub struct Copies<'a> {
-    sound: BTreeMap<(&'a str, &'a str), Vec<&'a Replica>>,
+    last: BTreeMap<(&'a str, &'a str), &'a Replica>,
     /// Longhorn keeps a node from being drained that holds the last copy of something.
     protected: bool,
 }
 
 impl<'a> Copies<'a> {
     pub fn of(cluster: &'a Cluster) -> Self {
-        let mut sound: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for replica in cluster.longhorn.replicas.iter().filter(|replica| replica.is_sound()) {
-            let volume = (replica.metadata.namespace.as_str(), replica.spec.volume_name.as_str());
-            sound.entry(volume).or_default().push(replica);
-        }
         let mut settings = cluster.longhorn.settings.iter();
         let policy = settings.find(|setting| setting.metadata.name == NODE_DRAIN_POLICY);
-        Copies { sound, protected: policy.is_none_or(|policy| policy.value != ALWAYS) }
+        Copies { last: cluster.longhorn.last_replicas(), protected: policy.is_none_or(|policy| policy.value != ALWAYS) }
     }
 
     /// The volumes that would stop with this node.
     pub fn in_the_way(&self, cluster: &Cluster, node: &Node) -> Vec<Blocker> {
         let name = node.metadata.name.as_str();
-        let last =
-            self.sound.iter().filter(|(_, replicas)| matches!(replicas[..], [only] if only.spec.node_id == name));
-        let volumes = last.filter_map(|((namespace, volume), _)| cluster.longhorn.volumes.get(namespace, volume));
+        let here = self.last.iter().filter(|(_, replica)| replica.spec.node_id == name);
+        let volumes = here.filter_map(|((namespace, volume), _)| cluster.longhorn.volumes.get(namespace, volume));
         let attached = volumes.filter(|volume| self.protected && volume.is_attached());
         attached.map(|volume| blocker(volume, name)).collect()
     }

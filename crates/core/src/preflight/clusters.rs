@@ -147,8 +147,7 @@ fn unwell(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
         // One of them is bad when it is true.
         let bad = if kind == "Remediating" { "True" } else { "False" };
         if let Some(condition) = plane.condition(kind).filter(|condition| condition.status == bad) {
-            let said = if condition.message.is_empty() { &condition.reason } else { &condition.message };
-            let sentence = format!("control plane {}: {kind} is {bad}: {said}", path(plane));
+            let sentence = format!("control plane {}: {kind} is {bad}: {}", path(plane), condition.said());
             findings.push(Finding::new(sentence).on(plane).remedy(format!(
                 "kubectl -n {} describe kubeadmcontrolplane {}",
                 plane.metadata.namespace, plane.metadata.name

@@ -1,13 +1,13 @@
 //! Volumes that a node takes with it, and work on them that is under way.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use drover_api::harvester::node::WITNESS;
 use drover_api::harvester::upgrade::annotations;
 use drover_api::longhorn::volume::robustness;
 
 use super::{Check, Finding, Intent, Scope, Severity, path, some_of};
-use crate::cluster::longhorn::{Backup, Engine, RecurringJob, Replica, Volume};
+use crate::cluster::longhorn::{Backup, Engine, RecurringJob, Volume};
 use crate::cluster::{Cluster, ObjectRef};
 
 pub const CHECKS: &[Check] = &[
@@ -175,14 +175,12 @@ fn single_replica(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
 
 fn last_replica(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     let drained = super::workloads::drained(cluster, intent);
-    let mut sound: BTreeMap<&str, Vec<&Replica>> = BTreeMap::new();
-    for replica in cluster.longhorn.replicas.iter().filter(|replica| replica.is_sound()) {
-        sound.entry(replica.spec.volume_name.as_str()).or_default().push(replica);
-    }
+    let last = cluster.longhorn.last_replicas();
     // A volume that never had another replica is told by a check of its own.
     let several = volumes(cluster).filter(|volume| volume.is_attached() && volume.spec.number_of_replicas > 1);
-    let finding = |volume: &Volume| match sound.get(volume.metadata.name.as_str()).map(Vec::as_slice) {
-        Some([last]) if drained.contains(last.spec.node_id.as_str()) => {
+    let finding = |volume: &Volume| match last.get(&(volume.metadata.namespace.as_str(), volume.metadata.name.as_str()))
+    {
+        Some(last) if drained.contains(last.spec.node_id.as_str()) => {
             let node = &last.spec.node_id;
             let sentence = format!("node {node} holds the last sound replica of volume {}", volume.claim());
             Some(Finding::new(sentence).on(volume).on(*last).about([ObjectRef::new("Node", "", node)]))

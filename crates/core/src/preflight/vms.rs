@@ -1,12 +1,11 @@
 //! Virtual machines that cannot leave their node.
 
 use drover_api::harvester::node::WITNESS;
-use drover_api::kubevirt::virtual_machine_instance::conditions;
 
 use super::upgrades::config;
 use super::{Check, Finding, Intent, Scope, Severity, path};
 use crate::cluster::kubevirt::{Migration, VirtualMachineInstance};
-use crate::cluster::{Cluster, Node, ObjectRef, condition};
+use crate::cluster::{Cluster, Condition, Node, ObjectRef};
 use crate::forecast::suits_vm;
 
 pub const CHECKS: &[Check] = &[
@@ -91,16 +90,11 @@ fn not_migratable(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
         return Vec::new();
     }
     let refused = |vm: &&VirtualMachineInstance| {
-        let by_kubevirt =
-            condition(&vm.status.conditions, conditions::LIVE_MIGRATABLE).is_some_and(|said| said.status == "False");
-        by_kubevirt || harvester && !vm.spec.domain.devices.host_devices.is_empty()
+        vm.refuses_migration().is_some() || harvester && !vm.spec.domain.devices.host_devices.is_empty()
     };
     let refused: Vec<_> = running(cluster, intent).into_iter().filter(refused).collect();
     let finding = |vm: &VirtualMachineInstance| {
-        let said = condition(&vm.status.conditions, conditions::LIVE_MIGRATABLE).filter(|said| said.status == "False");
-        let why = said.map_or("it uses devices of its host", |said| {
-            if said.message.is_empty() { &said.reason } else { &said.message }
-        });
+        let why = vm.refuses_migration().map_or("it uses devices of its host", Condition::said);
         Finding::new(format!(
             "There are non-live migratable VMs that need to be shut off before initiating the upgrade: {} on node {}: {why}",
             path(vm),

@@ -1,11 +1,9 @@
 //! Why a virtual machine does not leave its node. Its pod is protected by a budget until KubeVirt has migrated it.
 
-use drover_api::kubevirt::virtual_machine_instance::conditions;
-
 use super::link::{Chain, Link, Outlook};
 use super::pod;
 use crate::cluster::kubevirt::{Migration, VirtualMachineInstance};
-use crate::cluster::{Cluster, ObjectRef, Pod, condition};
+use crate::cluster::{Cluster, ObjectRef, Pod};
 
 const KIND: &str = "VirtualMachineInstance";
 /// On the pods of a VM: the uid of its instance.
@@ -21,10 +19,8 @@ pub fn of<'a>(cluster: &'a Cluster, pod: &Pod) -> Option<&'a VirtualMachineInsta
 pub fn stays(cluster: &Cluster, vm: &VirtualMachineInstance) -> Chain {
     let (namespace, name) = (&vm.metadata.namespace, &vm.metadata.name);
     let link = |statement: String| Link::proven(ObjectRef::of(vm), statement);
-    let refused = condition(&vm.status.conditions, conditions::LIVE_MIGRATABLE).filter(|said| said.status == "False");
-    if let Some(said) = refused {
-        let why = if said.message.is_empty() { &said.reason } else { &said.message };
-        let statement = format!("VM {namespace}/{name} cannot be migrated: {why}");
+    if let Some(said) = vm.refuses_migration() {
+        let statement = format!("VM {namespace}/{name} cannot be migrated: {}", said.said());
         let stop = format!("shut it off: virtctl -n {namespace} stop {name}");
         return vec![link(statement).since(said.last_transition_time).remedy(stop)];
     }

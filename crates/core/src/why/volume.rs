@@ -1,7 +1,7 @@
 //! Why Longhorn does not let a node go: the budget of its instance manager stays as long as a volume needs the node.
 
 use super::link::{Chain, Link, Outlook};
-use crate::cluster::longhorn::{Replica, Volume};
+use crate::cluster::longhorn::Volume;
 use crate::cluster::{Cluster, ObjectRef, Pod};
 
 const COMPONENT: &str = "longhorn.io/component";
@@ -17,14 +17,12 @@ pub fn needs(cluster: &Cluster, pod: &Pod) -> Chain {
     if !is_instance_manager(pod) {
         return Chain::new();
     }
-    let sound = |volume: &Volume| -> Vec<&Replica> {
-        let replicas = cluster.longhorn.replicas.in_namespace(&volume.metadata.namespace);
-        replicas.filter(|one| one.is_sound() && one.spec.volume_name == volume.metadata.name).collect()
+    let last = cluster.longhorn.last_replicas();
+    let is_here = |volume: &&Volume| {
+        let last = last.get(&(volume.metadata.namespace.as_str(), volume.metadata.name.as_str()));
+        volume.is_attached() && last.is_some_and(|last| last.spec.node_id == pod.spec.node_name)
     };
-    let attached = cluster.longhorn.volumes.iter().filter(|volume| volume.is_attached());
-    let mut last =
-        attached.filter(|volume| matches!(sound(volume)[..], [only] if only.spec.node_id == pod.spec.node_name));
-    let Some(volume) = last.next() else { return Chain::new() };
+    let Some(volume) = cluster.longhorn.volumes.iter().find(is_here) else { return Chain::new() };
     let (namespace, name, wanted) = (&volume.metadata.namespace, &volume.metadata.name, volume.spec.number_of_replicas);
     let statement = format!(
         "volume {} has its last sound replica on Node {}, of {wanted} that it wants",
