@@ -71,6 +71,9 @@ pub const ACCEPT: &str = "drover.dev/accept";
 /// A code for [`ACCEPT`]: follow the channel to a lower version.
 pub const CHANNEL_DOWNGRADE: &str = "ChannelDowngrade";
 
+/// Label of the webhook configurations that Drover registers, and of the Secret with their certificate.
+pub const WEBHOOK: &str = "drover.dev/webhook";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,7 +81,7 @@ mod tests {
     #[test]
     fn all_keys_of_ours_begin_alike() {
         let claims = [CLAIMS, NODE_CLAIM, JOB_CLAIM, JOB_TEMPLATE, NODE_FAILED, NODE_RETRY, WAITS];
-        for key in claims.into_iter().chain([ON_FAILURE, PAUSED, AFTER, GATE, ACCEPT]) {
+        for key in claims.into_iter().chain([ON_FAILURE, PAUSED, AFTER, GATE, ACCEPT, WEBHOOK]) {
             assert!(key.starts_with(PREFIX), "{key}");
         }
     }

@@ -20,6 +20,7 @@ mod presence;
 mod store;
 pub mod survey;
 mod watch;
+mod webhook;
 
 pub use act::Failure;
 pub use api::ApiError;
@@ -29,3 +30,4 @@ pub use election::ElectionOptions;
 pub use engine::{Operator, OperatorOptions, Report};
 pub use http_channels::HttpChannels;
 pub use watch::{WatchError, WatchOptions, Watcher};
+pub use webhook::{Place, WebhookError, WebhookOptions, Webhooks};

@@ -10,3 +10,6 @@ pub const DRAIN_TAINT: &str = "kubevirt.io/drain";
 pub const DRAINING: &str = "draining";
 /// The address that RKE2 uses. See <https://docs.rke2.io>.
 pub const INTERNAL_IP: &str = "rke2.io/internal-ip";
+/// How far Harvester is with making a worker a server; it begins by writing [`PROMOTING`].
+pub const PROMOTE_STATUS: &str = "harvesterhci.io/promote-status";
+pub const PROMOTING: &str = "running";

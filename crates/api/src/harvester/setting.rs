@@ -39,6 +39,18 @@ pub mod names {
     pub const LONGHORN_V2_ENABLED: &str = "longhorn-v2-data-engine-enabled";
 }
 
+/// Words of the setting `upgrade-config`, which is JSON.
+pub mod upgrade_config {
+    pub const SKIP: &str = "skip";
+    pub const SEQUENTIAL: &str = "sequential";
+    pub const PARALLEL: &str = "parallel";
+    pub const PRELOAD_STRATEGIES: [&str; 3] = [SKIP, SEQUENTIAL, PARALLEL];
+    pub const AUTO: &str = "auto";
+    pub const MANUAL: &str = "manual";
+    /// What may stand in `logReadyTimeout`.
+    pub const TIMEOUT_MINUTES: std::ops::RangeInclusive<i64> = 1..=20;
+}
+
 /// On `containerd-registry`: the version for which it was written anew.
 pub const UPGRADE_PATCHED: &str = "harvesterhci.io/upgrade-patched";
 

@@ -7,10 +7,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::bail;
 use clap::Args;
 use drover_clock::Clock;
 use drover_operator::{
-    Connection, ElectionOptions, HttpChannels, Operator, OperatorOptions, WatchOptions, Watcher, connect,
+    Connection, ElectionOptions, HttpChannels, Operator, OperatorOptions, Place, WatchOptions, Watcher, WebhookOptions,
+    Webhooks, connect,
 };
 
 use crate::args::Format;
@@ -19,6 +21,8 @@ use settings::Environment;
 
 /// kube logs every request that fails, on top of what the operator says about it.
 const LOGGED: &str = "info,kube_client=off";
+/// The Service that deploy/admission.yaml brings.
+const WEBHOOK_SERVICE: &str = "drover-webhook";
 const LOGGED_FOR_DEBUGGING: &str = "debug,hyper=info,hyper_util=info,rustls=info,kube_client=off";
 
 #[derive(Debug, Args)]
@@ -66,6 +70,15 @@ pub struct OperatorArgs {
     /// Where to answer with /metrics, /waits, /status and /healthz
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080", requires = "watch_only")]
     listen: SocketAddr,
+    /// Answer the API server's questions about Upgrades of Harvester here, and register for them
+    #[arg(long, value_name = "ADDR", conflicts_with = "watch_only")]
+    webhook_listen: Option<SocketAddr>,
+    /// The Service through which the API server reaches the webhooks [default: drover-webhook in the operator's namespace]
+    #[arg(long, value_name = "NS/NAME", requires = "webhook_listen", conflicts_with = "webhook_url")]
+    webhook_service: Option<String>,
+    /// Where the API server reaches the webhooks, for an operator outside of the cluster
+    #[arg(long, value_name = "URL", requires = "webhook_listen")]
+    webhook_url: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +102,7 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
     logging::start(if debug { LOGGED_FOR_DEBUGGING } else { LOGGED }, format)?;
     environment.say_what_cannot_be_read();
     let options = options(&args, &environment);
+    let webhooks = webhooks(&args, &options.namespace)?;
     let kubeconfig = args.kubeconfig.or_else(|| environment.kubeconfig());
     let server = args.master.or_else(|| environment.server());
 
@@ -114,7 +128,16 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
             stopped.await;
             tracing::info!("stopping: giving back the Lease");
         };
-        Operator::new(client, options).run(told).await;
+        let webhooks = match webhooks {
+            Some(webhooks) => Some(Webhooks::bind(webhooks).await?.run(client.clone(), std::future::pending())),
+            None => None,
+        };
+        let operator = Operator::new(client, options).run(told);
+        match webhooks {
+            // They answer for as long as the operator runs.
+            Some(webhooks) => tokio::select! { biased; () = operator => {} () = webhooks => {} },
+            None => operator.await,
+        }
         tracing::info!("stopped");
         Ok(())
     })
@@ -137,6 +160,21 @@ fn watch(connection: &Connection, listen: SocketAddr) -> anyhow::Result<()> {
         tracing::info!("stopped");
         Ok(())
     })
+}
+
+/// Whether and how to answer the API server.
+fn webhooks(args: &OperatorArgs, namespace: &str) -> anyhow::Result<Option<WebhookOptions>> {
+    let Some(listen) = args.webhook_listen else { return Ok(None) };
+    let place = match (&args.webhook_url, &args.webhook_service) {
+        (Some(url), _) if url.starts_with("https://") => Place::Url(url.clone()),
+        (Some(url), _) => bail!("{url} is no URL that an API server calls: give https://HOST:PORT"),
+        (None, Some(service)) => match service.split_once('/') {
+            Some((namespace, name)) => Place::Service { namespace: namespace.to_owned(), name: name.to_owned() },
+            None => bail!("{service} names no Service: give NAMESPACE/NAME"),
+        },
+        (None, None) => Place::Service { namespace: namespace.to_owned(), name: WEBHOOK_SERVICE.to_owned() },
+    };
+    Ok(Some(WebhookOptions { listen, place, namespace: namespace.to_owned(), clock: Clock::real() }))
 }
 
 /// What is said on the command line wins over the environment.
@@ -186,6 +224,19 @@ mod tests {
         assert!(!options.election.stands);
         assert_eq!(options.node.as_deref(), Some("n1"));
         assert!(super::options(&read(&[]), &Environment::default()).election.stands);
+    }
+
+    #[test]
+    fn the_api_server_finds_the_webhooks_by_a_service_or_a_url() {
+        let of = |args: &[&str]| webhooks(&read(&[&["--webhook-listen=0.0.0.0:9443"], args].concat()), "drover");
+        let service = |namespace: &str, name: &str| Place::Service { namespace: namespace.into(), name: name.into() };
+
+        assert_eq!(of(&[]).unwrap().unwrap().place, service("drover", "drover-webhook"));
+        assert_eq!(of(&["--webhook-service=a/b"]).unwrap().unwrap().place, service("a", "b"));
+        assert_eq!(of(&["--webhook-url=https://host:1"]).unwrap().unwrap().place, Place::Url("https://host:1".into()));
+        assert!(of(&["--webhook-url=http://host:1"]).is_err());
+        assert!(of(&["--webhook-service=b"]).is_err());
+        assert!(webhooks(&read(&[]), "drover").unwrap().is_none());
     }
 
     #[test]

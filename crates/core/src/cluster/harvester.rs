@@ -15,6 +15,8 @@ seen! {
     UpgradeSpec {
         version: String,
         image: String,
+        /// Absent means true.
+        log_enabled: Option<bool>,
     }
     UpgradeStatus {
         previous_version: String,
@@ -25,6 +27,15 @@ seen! {
         state: String,
         reason: String,
         message: String,
+    }
+
+    /// The collected logs of an Upgrade.
+    UpgradeLog {
+        metadata: Meta,
+        spec: UpgradeLogSpec,
+    }
+    UpgradeLogSpec {
+        upgrade_name: String,
     }
 
     Version {
@@ -147,6 +158,7 @@ impl VirtualMachineBackup {
 
 projections! {
     Upgrade => "Upgrade",
+    UpgradeLog => "UpgradeLog",
     Version => "Version",
     Setting => "Setting",
     Addon => "Addon",
@@ -161,6 +173,7 @@ projections! {
 shelves! {
     Harvester {
         upgrades: Upgrade = ("harvesterhci.io", "Upgrade"),
+        upgrade_logs: UpgradeLog = ("harvesterhci.io", "UpgradeLog"),
         versions: Version = ("harvesterhci.io", "Version"),
         settings: Setting = ("harvesterhci.io", "Setting"),
         addons: Addon = ("harvesterhci.io", "Addon"),

@@ -91,6 +91,7 @@ pub const RESOURCES: &[Resource] = &[
     of("RecurringJob.longhorn.io", "longhorn.io", &["v1beta2", "v1beta1"], "recurringjobs"),
     of("Node.longhorn.io", "longhorn.io", &["v1beta2", "v1beta1"], "nodes"),
     of("Upgrade", "harvesterhci.io", &["v1beta1"], "upgrades"),
+    of("UpgradeLog", "harvesterhci.io", &["v1beta1"], "upgradelogs"),
     of("Version", "harvesterhci.io", &["v1beta1"], "versions"),
     of("Setting", "harvesterhci.io", &["v1beta1"], "settings"),
     of("Addon", "harvesterhci.io", &["v1beta1"], "addons"),

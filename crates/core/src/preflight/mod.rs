@@ -34,6 +34,8 @@ use crate::cluster::{Cluster, ObjectRef, Projection};
 pub use intent::{Asked, Intent, UnknownObject};
 pub use page::page;
 pub use report::{AcceptedBy, Report, Reported, Unchecked, Verdict, examine};
+pub(crate) use upgrades::{config, pause_map_problems, switch};
+pub(crate) use vms::tied_down;
 
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -7,6 +7,7 @@ use drover_api::rancher::machine_plan::annotations as handshake;
 use jiff::{SignedDuration, Timestamp};
 
 use super::intent::{is_harvester, is_upgrading};
+use super::upgrades::switch;
 use super::{Check, Finding, Intent, Scope, Severity, path, some_of};
 use crate::cluster::{Cluster, Lease, Node, ObjectRef, cluster_api, condition, looks};
 
@@ -176,14 +177,18 @@ fn cordoned(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
 }
 
 fn unmanaged(cluster: &Cluster, _: &Intent) -> Vec<Finding> {
-    let bare = cluster.nodes.iter().filter(|node| !node.metadata.labels.contains_key(node::MANAGED));
+    let is_bare = |node: &&Node| node.metadata.labels.get(node::MANAGED).is_none_or(|value| value != "true");
     let finding = |node: &Node| {
         let name = &node.metadata.name;
-        Finding::new(format!("node {name} has no expected label {}", node::MANAGED))
+        let sentence = match node.metadata.labels.is_empty() {
+            true => format!("node {name} has no labels"),
+            false => format!("node {name} has no expected label {}", node::MANAGED),
+        };
+        Finding::new(sentence)
             .on(node)
             .remedy(format!("kubectl label node {name} {}=true, once it has a Machine (DRV-NODE-004)", node::MANAGED))
     };
-    bare.map(finding).collect()
+    cluster.nodes.iter().filter(is_bare).map(finding).collect()
 }
 
 /// The Machines of the cluster that Harvester runs on.
@@ -195,6 +200,8 @@ fn node_without_machine(cluster: &Cluster, _: &Intent) -> Vec<Finding> {
     let finding = |node: &Node| {
         let name = &node.metadata.name;
         let sentence = match node.metadata.annotations.get(OF_NODE) {
+            // The misprint is what people search for.
+            None if node.metadata.annotations.is_empty() => format!("node {name} has no nnnotations"),
             None => format!("node {name} has no expected annotation {OF_NODE}, check the cluster provision"),
             Some(machine) => match cluster.cluster_api.machines.get(FLEET_NAMESPACE, machine) {
                 None => format!("node {name} refers to machine {machine}, but the machine does not exist"),
@@ -310,10 +317,13 @@ fn stale_marks(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     findings
 }
 
+fn skips_disks(intent: &Intent) -> bool {
+    intent.annotation(annotations::SKIP_DISK_CHECK).and_then(switch) == Some(true)
+}
+
 fn disk(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     let harvester = intent.concerns(Scope::Harvester, cluster);
-    let skip = intent.annotation(annotations::SKIP_DISK_CHECK);
-    if harvester && skip.is_some_and(|skip| skip.eq_ignore_ascii_case("true")) {
+    if harvester && skips_disks(intent) {
         return Vec::new();
     }
     let coming = if harvester { NEW_IMAGES } else { 0 };
@@ -380,7 +390,10 @@ fn clock(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     ready.iter().filter_map(finding).collect()
 }
 
-fn no_address(cluster: &Cluster, _: &Intent) -> Vec<Finding> {
+fn no_address(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
+    if skips_disks(intent) {
+        return Vec::new();
+    }
     let silent = cluster.nodes.iter().filter(|node| !node.metadata.annotations.contains_key(node::INTERNAL_IP));
     let finding = |node: &Node| {
         Finding::new(format!("node {} doesn't have {} annotation", node.metadata.name, node::INTERNAL_IP)).on(node)

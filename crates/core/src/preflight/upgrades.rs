@@ -7,11 +7,11 @@ use drover_api::harvester::FLEET_NAMESPACE;
 use drover_api::harvester::setting::names;
 use drover_api::harvester::upgrade::{annotations, cleanup, labels};
 use drover_api::rancher::provisioning_cluster::LOCAL;
-use serde::Deserialize;
 
 use super::intent::{setting, upgrade_under_way};
 use super::{Asked, Check, Finding, Intent, Scope, Severity, path};
 use crate::cluster::{Cluster, ObjectRef};
+use crate::harvester::upgrade_config::UpgradeConfig;
 
 pub const CHECKS: &[Check] = &[
     Check {
@@ -146,27 +146,42 @@ fn not_cleaned_up(cluster: &Cluster, _: &Intent) -> Vec<Finding> {
     ))]
 }
 
+/// The words that Go reads as true and false.
+pub fn switch(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// What is wrong with a map of nodes that pause; `is_node` knows the nodes of the cluster.
+pub fn pause_map_problems(text: &str, is_node: impl Fn(&str) -> bool) -> Vec<String> {
+    let map: BTreeMap<String, String> = match serde_json::from_str(text) {
+        Ok(map) => map,
+        Err(error) => return vec![format!("fail to unmarshal {} annotation, err: {error}", annotations::PAUSE_MAP)],
+    };
+    let mut problems = Vec::new();
+    for (node, action) in map {
+        if ![annotations::PAUSE, annotations::UNPAUSE].contains(&action.as_str()) {
+            problems.push(format!("desired action for node {node} must be either \"pause\" or \"unpause\""));
+        }
+        if !is_node(&node) {
+            problems.push(format!("node {node} does not exist"));
+        }
+    }
+    problems
+}
+
 fn bad_annotations(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     let Some(upgrade) = own(intent) else { return Vec::new() };
     let mut findings = Vec::new();
     let mut say = |sentence: String| findings.push(Finding::new(sentence).on(upgrade));
     if let Some(text) = intent.annotation(annotations::PAUSE_MAP) {
-        match serde_json::from_str::<BTreeMap<String, String>>(text) {
-            Err(error) => say(format!("fail to unmarshal {} annotation, err: {error}", annotations::PAUSE_MAP)),
-            Ok(map) => {
-                for (node, action) in map {
-                    if ![annotations::PAUSE, annotations::UNPAUSE].contains(&action.as_str()) {
-                        say(format!("desired action for node {node} must be either \"pause\" or \"unpause\""));
-                    }
-                    if cluster.nodes.named(&node).is_none() {
-                        say(format!("node {node} does not exist"));
-                    }
-                }
-            }
-        }
+        pause_map_problems(text, |node| cluster.nodes.named(node).is_some()).into_iter().for_each(&mut say);
     }
     if let Some(value) = intent.annotation(annotations::SKIP_DISK_CHECK)
-        && !["1", "t", "true", "0", "f", "false"].contains(&value.to_lowercase().as_str())
+        && switch(value).is_none()
     {
         say(format!("invalid value {value} for {} annotation", annotations::SKIP_DISK_CHECK));
     }
@@ -183,86 +198,19 @@ fn bad_annotations(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     findings
 }
 
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-pub struct UpgradeConfig {
-    image_preload_option: PreloadOption,
-    #[serde(rename = "restoreVM")]
-    pub restore_vm: bool,
-    log_ready_timeout: String,
-    node_upgrade_option: NodeOption,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct PreloadOption {
-    strategy: PreloadStrategy,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct PreloadStrategy {
-    #[serde(rename = "type")]
-    kind: String,
-    concurrency: i64,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct NodeOption {
-    strategy: Option<NodeStrategy>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct NodeStrategy {
-    mode: String,
-    pause_nodes: Vec<String>,
-}
-
 /// What the setting says; the defaults where it cannot be read.
 pub fn config(cluster: &Cluster) -> UpgradeConfig {
     let text = setting(cluster, names::UPGRADE_CONFIG);
-    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    text.and_then(|text| UpgradeConfig::read(text).ok()).unwrap_or_default()
 }
 
 fn bad_config(cluster: &Cluster, _: &Intent) -> Vec<Finding> {
     let Some(text) = setting(cluster, names::UPGRADE_CONFIG) else { return Vec::new() };
-    let about = || ObjectRef::new("Setting", "", names::UPGRADE_CONFIG);
-    let config: UpgradeConfig = match serde_json::from_str(text) {
-        Ok(config) => config,
-        Err(error) => {
-            return vec![Finding::new(format!("the setting upgrade-config is no JSON: {error}")).about([about()])];
-        }
+    let problems = match UpgradeConfig::read(text) {
+        Ok(config) => config.problems(|node| cluster.nodes.named(node).is_some()),
+        Err(error) => vec![format!("the setting upgrade-config is no JSON: {error}")],
     };
-    let mut problems = Vec::new();
-    let strategy = &config.image_preload_option.strategy;
-    if !["skip", "sequential", "parallel"].contains(&strategy.kind.as_str()) {
-        problems.push(format!("invalid image preload strategy type: {}", strategy.kind));
-    }
-    if strategy.concurrency < 0 {
-        problems.push(format!("invalid image preload concurrency: {}", strategy.concurrency));
-    }
-    if let Some(strategy) = &config.node_upgrade_option.strategy {
-        if !["auto", "manual"].contains(&strategy.mode.as_str()) {
-            problems.push(format!("invalid node upgrade strategy mode: {}", strategy.mode));
-        }
-        let missing: Vec<&str> = strategy
-            .pause_nodes
-            .iter()
-            .map(String::as_str)
-            .filter(|node| cluster.nodes.named(node).is_none())
-            .collect();
-        if !missing.is_empty() {
-            problems.push(format!("nodes not found: [{}]", missing.join(" ")));
-        }
-    }
-    if !config.log_ready_timeout.is_empty() && !matches!(config.log_ready_timeout.parse(), Ok(1..=20)) {
-        problems.push(format!(
-            "invalid value for image preload timeout: {}: give whole minutes from 1 to 20",
-            config.log_ready_timeout
-        ));
-    }
+    let about = || ObjectRef::new("Setting", "", names::UPGRADE_CONFIG);
     problems.into_iter().map(|problem| Finding::new(problem).about([about()])).collect()
 }
 

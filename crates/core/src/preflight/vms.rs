@@ -83,16 +83,39 @@ fn hosts(cluster: &Cluster) -> impl Iterator<Item = &Node> {
     cluster.nodes.iter().filter(|node| !node.metadata.labels.contains_key(WITNESS))
 }
 
-fn not_migratable(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
+/// VMs are stopped and started again, or there is but one node that they can be on.
+fn nothing_moves(cluster: &Cluster) -> bool {
+    config(cluster).restores_vms() || hosts(cluster).count() == 1
+}
+
+/// The VMs of a Harvester cluster that would have to be shut off: those that refuse to move, and those that no other node
+/// suits.
+pub(crate) fn tied_down<'a>(cluster: &'a Cluster, intent: &Intent) -> Vec<&'a VirtualMachineInstance> {
+    if nothing_moves(cluster) {
+        return Vec::new();
+    }
+    let mut tied = refusing(cluster, intent);
+    for vm in without_target(cluster, intent) {
+        if !tied.contains(&vm) {
+            tied.push(vm);
+        }
+    }
+    tied.sort_by_key(|vm| (&vm.metadata.namespace, &vm.metadata.name));
+    tied
+}
+
+fn refusing<'a>(cluster: &'a Cluster, intent: &Intent) -> Vec<&'a VirtualMachineInstance> {
     let harvester = intent.concerns(Scope::Harvester, cluster);
-    // A single node has nowhere to migrate to, and Harvester knows.
-    if harvester && (config(cluster).restore_vm || hosts(cluster).count() == 1) {
+    if harvester && nothing_moves(cluster) {
         return Vec::new();
     }
     let refused = |vm: &&VirtualMachineInstance| {
         vm.refuses_migration().is_some() || harvester && !vm.spec.domain.devices.host_devices.is_empty()
     };
-    let refused: Vec<_> = running(cluster, intent).into_iter().filter(refused).collect();
+    running(cluster, intent).into_iter().filter(refused).collect()
+}
+
+fn not_migratable(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     let finding = |vm: &VirtualMachineInstance| {
         let why = vm.refuses_migration().map_or("it uses devices of its host", Condition::said);
         Finding::new(format!(
@@ -103,11 +126,11 @@ fn not_migratable(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
         .on(vm)
         .remedy(format!("virtctl -n {} stop {}", vm.metadata.namespace, vm.metadata.name))
     };
-    refused.into_iter().map(finding).collect()
+    refusing(cluster, intent).into_iter().map(finding).collect()
 }
 
 fn pending_volumes(cluster: &Cluster, _: &Intent) -> Vec<Finding> {
-    if config(cluster).restore_vm {
+    if nothing_moves(cluster) {
         return Vec::new();
     }
     let pending = cluster.kubevirt.machines.iter().filter(|vm| !vm.status.volume_requests.is_empty());
@@ -120,7 +143,7 @@ fn pending_volumes(cluster: &Cluster, _: &Intent) -> Vec<Finding> {
 }
 
 fn unknown_volumes(cluster: &Cluster, _: &Intent) -> Vec<Finding> {
-    if config(cluster).restore_vm {
+    if nothing_moves(cluster) {
         return Vec::new();
     }
     let mut findings = Vec::new();
@@ -129,7 +152,7 @@ fn unknown_volumes(cluster: &Cluster, _: &Intent) -> Vec<Finding> {
         let known = &machine.spec.template.spec.volumes;
         for volume in vm.hotplugged().filter(|volume| known.iter().all(|known| known.name != *volume)) {
             let sentence = format!(
-                "There are VMs with hot-plugged volumes that are not in their definition: {} (volume {volume})",
+                "There are VMs with hot-plugged volumes that exist in the VMI but not in the VM spec: {} (volume {volume})",
                 path(vm)
             );
             let remedy = format!(
@@ -142,21 +165,25 @@ fn unknown_volumes(cluster: &Cluster, _: &Intent) -> Vec<Finding> {
     findings
 }
 
-fn no_target(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
+fn without_target<'a>(cluster: &'a Cluster, intent: &Intent) -> Vec<&'a VirtualMachineInstance> {
     let hosts: Vec<&Node> = hosts(cluster).filter(|node| node.is_ready() && !node.spec.unschedulable).collect();
     if hosts.len() < 2 {
         return Vec::new();
     }
-    let stuck = running(cluster, intent)
-        .into_iter()
-        .filter(|vm| !hosts.iter().any(|node| node.metadata.name != vm.status.node_name && suits_vm(vm, node)));
+    let goes = |vm: &VirtualMachineInstance| {
+        hosts.iter().any(|node| node.metadata.name != vm.status.node_name && suits_vm(vm, node))
+    };
+    running(cluster, intent).into_iter().filter(|vm| !goes(vm)).collect()
+}
+
+fn no_target(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     let finding = |vm: &VirtualMachineInstance| {
         Finding::new(format!("VM {} runs on node {}, and no other node suits it", path(vm), vm.status.node_name))
             .on(vm)
             .about([ObjectRef::new("Node", "", &vm.status.node_name)])
             .remedy(format!("virtctl -n {} stop {}", vm.metadata.namespace, vm.metadata.name))
     };
-    stuck.map(finding).collect()
+    without_target(cluster, intent).into_iter().map(finding).collect()
 }
 
 fn migrating(cluster: &Cluster, _: &Intent) -> Vec<Finding> {

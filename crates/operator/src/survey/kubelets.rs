@@ -22,13 +22,18 @@ pub async fn look(api: &Api, nodes: &[String], desk: Desk) {
             return;
         }
     }
-    let questions = rest.iter().map(|node| async {
-        if let Err(error) = ask(api, node, &desk).await {
-            let object = Some(ObjectRef::new("Kubelet", "", node));
-            let _ = desk.send(Arrival::Unseen(Unseen { kind: "Kubelet".to_owned(), object, cause: cause(&error) }));
-        }
-    });
+    let mut questions = Vec::new();
+    for node in rest {
+        questions.push(ask_or_miss(api, node, &desk));
+    }
     futures::stream::iter(questions).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+}
+
+async fn ask_or_miss(api: &Api, node: &str, desk: &Desk) {
+    if let Err(error) = ask(api, node, desk).await {
+        let object = Some(ObjectRef::new("Kubelet", "", node));
+        let _ = desk.send(Arrival::Unseen(Unseen { kind: "Kubelet".to_owned(), object, cause: cause(&error) }));
+    }
 }
 
 #[derive(Deserialize)]

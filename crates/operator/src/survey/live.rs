@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_clock::Clock;
 use drover_core::cluster::{Cause, Cluster, RESOURCES, Resource, Unseen};
@@ -61,6 +62,64 @@ pub async fn look(client: Client, clock: &Clock) -> Cluster {
             leases(asked, &further.plan_namespaces, desk.clone()),
             templates(asked, &further.templates, desk),
         );
+    })
+    .await;
+    cluster
+}
+
+/// Looks at some kinds only. What lies beyond objects is left out where it does not answer within `limit`.
+pub async fn look_at(client: Client, clock: &Clock, kinds: &BTreeSet<&str>, limit: Duration) -> Cluster {
+    let api = Api::new(client, *clock);
+    let mut cluster = Cluster::new(clock.now());
+    // The addresses of API servers stand in their EndpointSlice, the names of kubelets are those of nodes.
+    let is_asked = |resource: &&Resource| {
+        kinds.contains(resource.kind)
+            || resource.kind == "EndpointSlice" && kinds.contains("ServerCertificate")
+            || resource.kind == "Node" && kinds.contains("Kubelet")
+    };
+    let asked: Vec<&Resource> = RESOURCES.iter().filter(is_asked).collect();
+    let served = match asked.iter().all(|resource| resource.is_built_in()) {
+        true => BTreeMap::new(),
+        false => groups(&api).await.unwrap_or_else(|error| {
+            let miss = |kind: &&str| Unseen { kind: (*kind).to_owned(), object: None, cause: cause(&error) };
+            cluster.unseen.extend(kinds.iter().map(miss));
+            BTreeMap::new()
+        }),
+    };
+    let (api, served) = (&api, &served);
+    fill(&mut cluster, |desk| async move {
+        let mut lists = Vec::new();
+        for resource in asked {
+            lists.push(list(api, resource, served, desk.clone()));
+        }
+        futures::stream::iter(lists).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+    })
+    .await;
+    let further = &follow_up(&cluster);
+    let nodes: &[String] = if kinds.contains("Kubelet") { &further.nodes } else { &[] };
+    let dials = kinds.contains("ServerCertificate");
+    let limit = clock.on_the_wall(limit);
+    fill(&mut cluster, |desk| async move {
+        let late = |kind: &str| {
+            let why = "no answer in time".to_owned();
+            let _ = desk.send(Arrival::Unseen(Unseen {
+                kind: kind.to_owned(),
+                object: None,
+                cause: Cause::Unreachable(why),
+            }));
+        };
+        let kubelets = async {
+            if tokio::time::timeout(limit, kubelets::look(api, nodes, desk.clone())).await.is_err() {
+                late("Kubelet");
+            }
+        };
+        let certificates = async {
+            let dialled = servers::look(&further.servers, "ServerCertificate", desk.clone());
+            if dials && tokio::time::timeout(limit, dialled).await.is_err() {
+                late("ServerCertificate");
+            }
+        };
+        tokio::join!(kubelets, certificates);
     })
     .await;
     cluster

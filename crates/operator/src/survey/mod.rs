@@ -11,7 +11,9 @@ mod metrics;
 mod pages;
 mod servers;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use drover_clock::Clock;
 use drover_core::cluster::Cluster;
@@ -58,6 +60,11 @@ pub enum SurveyError {
 /// Looks at a live cluster: a bounded number of requests, side by side, each with a limit of its own.
 pub async fn live(client: Client, clock: &Clock) -> Cluster {
     live::look(client, clock).await
+}
+
+/// Looks at some kinds of a live cluster, and beyond objects for no longer than `limit`.
+pub async fn of_kinds(client: Client, clock: &Clock, kinds: &BTreeSet<&str>, limit: Duration) -> Cluster {
+    live::look_at(client, clock, kinds, limit).await
 }
 
 /// Reads a folder or a bundle. The moment of the look is that of the newest thing in it, or now if it tells none.

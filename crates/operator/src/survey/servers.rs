@@ -37,14 +37,18 @@ pub async fn look(servers: &[(String, String)], kind: &'static str, desk: Desk) 
             return;
         }
     }
-    let others = rest.iter().map(|server| async {
-        if let Err(why) = tell(server, kind, &desk).await {
-            let object = Some(ObjectRef::new(kind, "", &server.0));
-            let _ =
-                desk.send(Arrival::Unseen(Unseen { kind: kind.to_owned(), object, cause: Cause::Unreachable(why) }));
-        }
-    });
+    let mut others = Vec::new();
+    for server in rest {
+        others.push(tell_or_miss(server, kind, &desk));
+    }
     futures::stream::iter(others).buffer_unordered(AT_ONCE).collect::<Vec<()>>().await;
+}
+
+async fn tell_or_miss(server: &(String, String), kind: &str, desk: &Desk) {
+    if let Err(why) = tell(server, kind, desk).await {
+        let object = Some(ObjectRef::new(kind, "", &server.0));
+        let _ = desk.send(Arrival::Unseen(Unseen { kind: kind.to_owned(), object, cause: Cause::Unreachable(why) }));
+    }
 }
 
 const NO_WAY: &str = "cannot be reached from here";
