@@ -71,6 +71,11 @@ pub const ACCEPT: &str = "drover.dev/accept";
 /// A code for [`ACCEPT`]: follow the channel to a lower version.
 pub const CHANNEL_DOWNGRADE: &str = "ChannelDowngrade";
 
+/// Annotation of a machine-plan Secret: the version and generation that its plan is for.
+///
+/// The planner writes it with the plan that it delivers, and with one that it finds; it stays.
+pub const PLANNED: &str = "drover.dev/planned";
+
 /// Label of the webhook configurations that Drover registers, and of the Secret with their certificate.
 pub const WEBHOOK: &str = "drover.dev/webhook";
 
@@ -81,7 +86,7 @@ mod tests {
     #[test]
     fn all_keys_of_ours_begin_alike() {
         let claims = [CLAIMS, NODE_CLAIM, JOB_CLAIM, JOB_TEMPLATE, NODE_FAILED, NODE_RETRY, WAITS];
-        for key in claims.into_iter().chain([ON_FAILURE, PAUSED, AFTER, GATE, ACCEPT, WEBHOOK]) {
+        for key in claims.into_iter().chain([ON_FAILURE, PAUSED, AFTER, GATE, ACCEPT, PLANNED, WEBHOOK]) {
             assert!(key.starts_with(PREFIX), "{key}");
         }
     }

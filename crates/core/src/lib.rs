@@ -13,6 +13,7 @@ pub mod harvester;
 pub mod metrics;
 pub mod placement;
 pub mod plan;
+pub mod planner;
 pub mod preflight;
 mod rooms;
 pub mod seen;

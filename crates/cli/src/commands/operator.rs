@@ -11,8 +11,8 @@ use anyhow::bail;
 use clap::Args;
 use drover_clock::Clock;
 use drover_operator::{
-    Connection, ElectionOptions, HttpChannels, Operator, OperatorOptions, Place, WatchOptions, Watcher, WebhookOptions,
-    Webhooks, connect,
+    Connection, ElectionOptions, HttpChannels, Operator, OperatorOptions, Place, Planner, PlannerOptions, WatchOptions,
+    Watcher, WebhookOptions, Webhooks, connect,
 };
 
 use crate::args::Format;
@@ -27,7 +27,7 @@ const LOGGED_FOR_DEBUGGING: &str = "debug,hyper=info,hyper_util=info,rustls=info
 
 #[derive(Debug, Args)]
 pub struct OperatorArgs {
-    /// Which controllers to run; this release has plan
+    /// Which controllers to run; this release has plan and planner
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "plan", value_parser = controller)]
     controllers: Vec<Controller>,
     /// The namespace of the Plans and of the Lease [default: $SYSTEM_UPGRADE_CONTROLLER_NAMESPACE, else system-upgrade]
@@ -84,15 +84,17 @@ pub struct OperatorArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Controller {
     Plan,
+    Planner,
 }
 
 fn controller(name: &str) -> Result<Controller, String> {
     match name {
         "plan" => Ok(Controller::Plan),
-        "harvester" | "planner" | "guest" | "logs" => {
-            Err(format!("the controller {name} is not in this release, only plan is"))
+        "planner" => Ok(Controller::Planner),
+        "harvester" | "guest" | "logs" => {
+            Err(format!("the controller {name} is not in this release, only plan and planner are"))
         }
-        _ => Err("there is no such controller, only plan".to_owned()),
+        _ => Err("there is no such controller, only plan and planner".to_owned()),
     }
 }
 
@@ -116,31 +118,43 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
     runtime.block_on(async {
         let stopped = signals::stopped()?;
         let client = connect(&connection).await?;
-        tracing::info!(
-            "drover {} as {}: Plans of namespace {}, Lease {}/{}",
-            env!("CARGO_PKG_VERSION"),
-            options.identity,
-            options.namespace,
-            options.election.namespace,
-            options.election.name
-        );
+        tracing::info!("drover {} as {}", env!("CARGO_PKG_VERSION"), options.identity);
+        let (stop, stopping) = tokio::sync::watch::channel(false);
         let told = async {
             stopped.await;
             tracing::info!("stopping: giving back the Lease");
+            // Whoever listens no longer has ended before.
+            let _ = stop.send(true);
         };
+        let until_told = || {
+            let mut stopping = stopping.clone();
+            async move { drop(stopping.wait_for(|stops| *stops).await) }
+        };
+        let runs = |controller: Controller| args.controllers.contains(&controller);
+        let planner = runs(Controller::Planner).then(|| {
+            let planner = PlannerOptions::new(&options.identity, Clock::real());
+            tracing::info!("plans of machines in namespace {}, Lease {}", planner.namespace, planner.election.name);
+            Planner::new(client.clone(), planner).run(until_told())
+        });
         let webhooks = match webhooks {
-            Some(webhooks) => Some(Webhooks::bind(webhooks).await?.run(client.clone(), std::future::pending())),
+            Some(webhooks) => Some(Webhooks::bind(webhooks).await?.run(client.clone(), until_told())),
             None => None,
         };
-        let operator = Operator::new(client, options).run(told);
-        match webhooks {
-            // They answer for as long as the operator runs.
-            Some(webhooks) => tokio::select! { biased; () = operator => {} () = webhooks => {} },
-            None => operator.await,
-        }
+        let plans = runs(Controller::Plan).then(|| {
+            let ElectionOptions { namespace, name, .. } = &options.election;
+            tracing::info!("Plans of namespace {}, Lease {namespace}/{name}", options.namespace);
+            Operator::new(client, options).run(until_told())
+        });
+        tokio::join!(told, if_any(plans), if_any(planner), if_any(webhooks));
         tracing::info!("stopped");
         Ok(())
     })
+}
+
+async fn if_any(controller: Option<impl Future<Output = ()>>) {
+    if let Some(controller) = controller {
+        controller.await;
+    }
 }
 
 /// Looks and tells, until it is stopped.
@@ -242,7 +256,10 @@ mod tests {
     #[test]
     fn controllers_of_later_releases_are_refused_by_name() {
         assert_eq!(controller("plan"), Ok(Controller::Plan));
-        assert_eq!(controller("guest").unwrap_err(), "the controller guest is not in this release, only plan is");
-        assert_eq!(controller("plans").unwrap_err(), "there is no such controller, only plan");
+        assert_eq!(
+            controller("guest").unwrap_err(),
+            "the controller guest is not in this release, only plan and planner are"
+        );
+        assert_eq!(controller("plans").unwrap_err(), "there is no such controller, only plan and planner");
     }
 }

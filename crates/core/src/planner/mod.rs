@@ -1,0 +1,325 @@
+//! Which node gets its plan next: the server side of the drain handshake, for RKE2 clusters without Rancher.
+//!
+//! Tier by tier, and in each no more nodes at once than may be out, every machine gets the plan that its cluster asks for. A node
+//! is claimed, cordoned, offered to the owners of hooks, drained, given its plan, probed, offered again, and uncordoned. Each step
+//! follows from what stands on the objects, so that whoever comes later goes on where another stopped, and a mark that was lost
+//! is written again. The marks are those of Rancher's planner, see
+//! <https://github.com/rancher/rancher/tree/main/pkg/capr>.
+
+mod marks;
+mod node;
+mod plan;
+mod quorum;
+mod seen;
+mod status;
+#[cfg(test)]
+mod tests;
+mod tier;
+mod token;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_api::rancher::machine_plan::labels;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::accepted::codes;
+use crate::claims::{Claim, ClaimId, Claims};
+use crate::drain;
+pub use seen::{CapiClusterSeen, ClusterSeen, ControlPlaneSeen, MachineSeen, NodeSeen, SecretSeen};
+use tier::{Tier, Waits};
+
+/// Everything that one decision rests on.
+#[derive(Debug, Clone)]
+pub struct View<'a> {
+    /// Unique to this process.
+    pub identity: &'a str,
+    pub cluster: &'a ClusterSeen,
+    pub control_plane: &'a ControlPlaneSeen,
+    pub capi: Option<&'a CapiClusterSeen>,
+    /// By name.
+    pub machines: &'a BTreeMap<String, MachineSeen>,
+    pub secrets: &'a BTreeMap<String, SecretSeen>,
+    pub nodes: &'a BTreeMap<String, NodeSeen>,
+    /// What came of drains of this process, by node.
+    pub drains: &'a BTreeMap<String, Drained>,
+}
+
+/// A drain for a token, and what came of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drained {
+    pub token: String,
+    /// None while it runs.
+    pub result: Option<Result<(), String>>,
+}
+
+/// What to do now, and what is waited for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Decision {
+    /// In this order; the first that fails ends them.
+    pub writes: Vec<Write>,
+    /// The nodes that are to be drained now, each for a token; every other drain ends.
+    pub drains: BTreeMap<String, Order>,
+    /// In the planner's words; none if all is as it should be.
+    pub waits_for: Option<String>,
+}
+
+/// A drain to be run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Order {
+    pub token: String,
+    pub options: drain::Options,
+}
+
+/// One change of one object: a merge patch that is guarded by the resourceVersion which it was decided on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Write {
+    pub purpose: Purpose,
+    pub target: Target,
+    pub patch: Value,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    Secret(String),
+    Node(String),
+    ControlPlane,
+    ControlPlaneStatus,
+    ClusterStatus,
+    CapiClusterStatus,
+}
+
+/// Why a write is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    /// The control plane takes over what its Cluster asks for.
+    TakeSpec,
+    RaiseEpoch,
+    ElectInitNode,
+    AdoptPlan,
+    ClaimNodes,
+    AskForDrain,
+    TakeNode,
+    CallPreHooks,
+    NoteDrainError,
+    NoteDrainDone,
+    DeliverPlan,
+    KeepAppliedPlan,
+    AskForUncordon,
+    CallPostHooks,
+    GiveNodeBack,
+    ClearMarks,
+    ReleaseNode,
+    PublishStatus,
+}
+
+/// A machine with all that belongs to it.
+#[derive(Debug, Clone, Copy)]
+struct Entry<'a> {
+    machine: &'a MachineSeen,
+    secret: &'a SecretSeen,
+    node: Option<&'a NodeSeen>,
+}
+
+impl Entry<'_> {
+    fn name(&self) -> &str {
+        &self.machine.meta.name
+    }
+}
+
+pub fn decide(view: &View<'_>, now: Timestamp) -> Decision {
+    let mut decision = Decision::default();
+    if let Some(write) = take_spec(view) {
+        decision.writes.push(write);
+        return decision;
+    }
+    let claims = view.control_plane.claims();
+    if claims.holder != view.identity {
+        decision.writes.push(write_claims(view, &claims.raised_by(view.identity), Purpose::RaiseEpoch));
+        return decision;
+    }
+    decision.waits_for = work(view, &claims, now, &mut decision);
+    // A claim changes the control plane: what is waited for is told on the version that comes of it.
+    if decision.writes.iter().all(|write| write.target != Target::ControlPlane) {
+        decision.writes.extend(status::publish(view, decision.waits_for.as_deref(), now));
+    }
+    decision
+}
+
+/// What is to be done, and what is waited for.
+fn work(view: &View<'_>, claims: &Claims, now: Timestamp, decision: &mut Decision) -> Option<String> {
+    if view.capi.is_some_and(|capi| capi.paused()) {
+        return Some("CAPI cluster or RKEControlPlane is paused".to_owned());
+    }
+    let entries = entries(view);
+    let has = |role: &str| entries.iter().any(|entry| !entry.machine.is_leaving() && entry.secret.has(role));
+    if ![labels::ETCD_ROLE, labels::CONTROL_PLANE_ROLE, labels::WORKER_ROLE].iter().all(|role| has(role)) {
+        return Some("waiting for at least one control plane, etcd, and worker node to be registered".to_owned());
+    }
+    let elections = elect(&entries);
+    if !elections.is_empty() {
+        decision.writes.extend(elections);
+        return Some("electing a bootstrap node".to_owned());
+    }
+    let mut claimed = claims.clone();
+    let mut told = None;
+    let mut servers_are_done = true;
+    for tier in Tier::ALL {
+        // A version is raised on every server before it is on a worker.
+        if tier == Tier::Worker && !servers_are_done {
+            break;
+        }
+        let of_tier: Vec<Entry<'_>> = entries.iter().copied().filter(|entry| tier.has(entry.secret)).collect();
+        let turn = tier_turn(view, tier, &of_tier, &mut claimed, now, decision);
+        servers_are_done &= turn.is_done();
+        told = told.or_else(|| turn.tell(tier));
+        if turn.holds_up_others() {
+            break;
+        }
+    }
+    // Whoever has left the cluster holds no claim.
+    claimed.nodes.retain(|node, _| view.nodes.contains_key(node));
+    if claimed != *claims {
+        let grows = claimed.nodes.keys().any(|node| !claims.nodes.contains_key(node));
+        let purpose = if grows { Purpose::ClaimNodes } else { Purpose::ReleaseNode };
+        decision.writes.push(write_claims(view, &claimed, purpose));
+    }
+    told.or_else(|| without_secret(view))
+}
+
+/// Machines with their Secrets, by the names of the machines: that is the order in which they get their turn.
+fn entries<'a>(view: &View<'a>) -> Vec<Entry<'a>> {
+    let entry = |machine: &'a MachineSeen| {
+        let secret = view.secrets.values().find(|secret| secret.machine() == machine.meta.name)?;
+        Some(Entry { machine, secret, node: view.nodes.get(machine.node()) })
+    };
+    view.machines.values().filter_map(entry).collect()
+}
+
+/// A machine that no plan can be given to.
+fn without_secret(view: &View<'_>) -> Option<String> {
+    let has = |machine: &&MachineSeen| view.secrets.values().any(|secret| secret.machine() == machine.meta.name);
+    let alone: Vec<&str> =
+        view.machines.values().filter(|machine| !has(machine)).map(|machine| machine.meta.name.as_str()).collect();
+    (!alone.is_empty()).then(|| format!("waiting for the machine-plan Secret of {}", alone.join(",")))
+}
+
+fn take_spec(view: &View<'_>) -> Option<Write> {
+    let wanted = view.cluster.wanted();
+    if view.control_plane.spec_as_asked() == wanted {
+        return None;
+    }
+    let spec = replacing(&view.control_plane.spec_as_asked(), &wanted);
+    let patch = json!({ "metadata": view.control_plane.meta.guard(), "spec": spec });
+    Some(Write { purpose: Purpose::TakeSpec, target: Target::ControlPlane, patch })
+}
+
+/// A merge patch that leaves nothing of what is no longer wanted.
+fn replacing(there: &Value, wanted: &Value) -> Value {
+    let (Value::Object(there), Value::Object(wanted)) = (there, wanted) else { return wanted.clone() };
+    let gone = there.keys().filter(|key| !wanted.contains_key(*key)).map(|key| (key.clone(), Value::Null));
+    let kept = wanted.iter().map(|(key, value)| match there.get(key) {
+        Some(there) => (key.clone(), replacing(there, value)),
+        None => (key.clone(), value.clone()),
+    });
+    Value::Object(gone.chain(kept).collect())
+}
+
+fn write_claims(view: &View<'_>, claims: &Claims, purpose: Purpose) -> Write {
+    let mut metadata = view.control_plane.meta.guard();
+    metadata["annotations"] = json!({ drover_api::marks::CLAIMS: claims.write() });
+    Write { purpose, target: Target::ControlPlane, patch: json!({ "metadata": metadata }) }
+}
+
+/// Exactly one machine with etcd is the one that others join.
+fn elect(entries: &[Entry<'_>]) -> Vec<Write> {
+    let marked: Vec<&Entry<'_>> = entries.iter().filter(|entry| entry.secret.is_init_node()).collect();
+    let mark = |entry: &Entry<'_>, value: Value| {
+        let mut metadata = entry.secret.meta.guard();
+        metadata["labels"] = json!({ labels::INIT_NODE: value });
+        Write {
+            purpose: Purpose::ElectInitNode,
+            target: Target::Secret(entry.secret.meta.name.clone()),
+            patch: json!({ "metadata": metadata }),
+        }
+    };
+    match &marked[..] {
+        [_] => Vec::new(),
+        [_, others @ ..] => others.iter().map(|entry| mark(entry, Value::Null)).collect(),
+        [] => {
+            let may = |entry: &&Entry<'_>| entry.secret.has(labels::ETCD_ROLE) && !entry.machine.is_leaving();
+            let candidates = || entries.iter().filter(may);
+            let joined = candidates().find(|entry| entry.secret.has_join_url());
+            joined.or_else(|| candidates().next()).map(|entry| mark(entry, json!("true"))).into_iter().collect()
+        }
+    }
+}
+
+fn tier_turn(
+    view: &View<'_>,
+    tier: Tier,
+    entries: &[Entry<'_>],
+    claims: &mut Claims,
+    now: Timestamp,
+    decision: &mut Decision,
+) -> Waits {
+    let strategy = view.control_plane.strategy();
+    let options = tier.options(strategy);
+    let token = token::of(&options, view.machines.len() == 1);
+    let limit = tier.limit(strategy, entries.len());
+    let mut out = entries.iter().filter(|entry| node::is_out(entry, claims)).count();
+    let mut waits = Waits::default();
+    for entry in entries {
+        let is_claimed = entry.node.is_some_and(|node| claims.nodes.contains_key(&node.meta.name));
+        if !is_claimed && node::needs_plan(view, entry) {
+            match may_begin(view, tier, entry, claims, limit.is_none_or(|limit| out < limit)) {
+                Ok(node) => {
+                    out += usize::from(!node::is_out(entry, claims));
+                    claim(view, node, claims, now);
+                    waits.draining(entry.name(), "draining node");
+                }
+                Err(Begin::Paused(why)) => waits.paused(entry.name(), &why),
+                Err(Begin::Waits(why)) => waits.configuring(entry.name(), &why),
+            }
+            continue;
+        }
+        node::turn(view, entry, &token, &options, claims, now, decision, &mut waits);
+    }
+    waits
+}
+
+enum Begin {
+    Paused(String),
+    Waits(String),
+}
+
+/// May this machine's node be taken out now?
+fn may_begin<'a>(
+    view: &View<'a>,
+    tier: Tier,
+    entry: &Entry<'a>,
+    claims: &Claims,
+    has_slot: bool,
+) -> Result<&'a NodeSeen, Begin> {
+    let Some(node) = entry.node else {
+        return Err(Begin::Waits("waiting for the Node of the machine".to_owned()));
+    };
+    if node.is_paused() {
+        return Err(Begin::Paused(format!("Node {} is paused as requested by the user", node.meta.name)));
+    }
+    if !has_slot {
+        return Err(Begin::Waits("waiting for plan to be applied".to_owned()));
+    }
+    let taken: BTreeSet<&str> = claims.nodes.keys().map(String::as_str).collect();
+    let accepted = codes(&view.cluster.meta.annotations);
+    match quorum::at_risk(view.nodes, node, &taken, accepted.contains(quorum::CODE)) {
+        Some(why) if tier != Tier::Worker => Err(Begin::Waits(why)),
+        _ => Ok(node),
+    }
+}
+
+fn claim(view: &View<'_>, node: &NodeSeen, claims: &mut Claims, now: Timestamp) {
+    let owner = &view.control_plane.meta;
+    let id = ClaimId::new(&owner.uid, owner.resource_version, &node.meta.uid);
+    claims.nodes.insert(node.meta.name.clone(), Claim { id, owner: owner.uid.clone(), since: now });
+}

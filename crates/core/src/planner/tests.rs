@@ -1,0 +1,412 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::seen::checksum;
+use super::*;
+
+const FROM: &str = "v1.33.5+rke2r1";
+const TO: &str = "v1.34.1+rke2r1";
+
+/// A cluster in memory: writes are applied as an API server would.
+#[derive(Default)]
+struct World {
+    cluster: Value,
+    plane: Value,
+    capi: Value,
+    machines: BTreeMap<String, Value>,
+    secrets: BTreeMap<String, Value>,
+    nodes: BTreeMap<String, Value>,
+    drains: BTreeMap<String, Drained>,
+    version: u64,
+    purposes: Vec<String>,
+}
+
+fn encoded(text: &str) -> Value {
+    plan::data(&[("x", text)])["x"].clone()
+}
+
+fn plan_of(version: &str) -> String {
+    json!({
+        "files": [], "probes": { "kubelet": {} },
+        "instructions": [{ "name": "install", "image": format!("rancher/rke2:{}", version.replace('+', "-")), "env": ["RESTART_STAMP=a"] }],
+    })
+    .to_string()
+}
+
+impl World {
+    fn new(roles: &[&str], options: Value) -> Self {
+        let strategy = json!({ "controlPlaneDrainOptions": options, "workerDrainOptions": options });
+        let spec = json!({ "kubernetesVersion": FROM, "rkeConfig": { "provisionGeneration": 1, "upgradeStrategy": strategy } });
+        let meta =
+            |name: &str| json!({ "name": name, "namespace": "fleet-local", "uid": name, "resourceVersion": "1" });
+        let mut world = World {
+            cluster: json!({ "metadata": meta("local"), "spec": spec }),
+            plane: json!({ "metadata": meta("local"), "spec": {} }),
+            capi: json!({ "metadata": meta("local"), "spec": {} }),
+            version: 1,
+            ..World::default()
+        };
+        for (at, roles) in roles.iter().enumerate() {
+            let (machine, node) = (format!("custom-{}", at + 1), format!("node-{}", at + 1));
+            let mut labels = json!({ "rke.cattle.io/machine-name": machine });
+            for (letter, role) in [('e', "etcd"), ('c', "control-plane"), ('w', "worker")] {
+                if roles.contains(letter) {
+                    labels[format!("rke.cattle.io/{role}-role")] = json!("true");
+                }
+            }
+            let mut metadata = meta(&format!("{machine}-machine-plan"));
+            metadata["labels"] = labels;
+            let plan = plan_of(FROM);
+            let data = json!({
+                "plan": encoded(&plan), "appliedPlan": encoded(&plan), "applied-checksum": encoded(&checksum(&plan)),
+                "probe-statuses": encoded(r#"{"kubelet":{"healthy":true}}"#),
+            });
+            world.secrets.insert(format!("{machine}-machine-plan"), json!({ "metadata": metadata, "data": data }));
+            let status = json!({ "nodeRef": { "name": node } });
+            world.machines.insert(machine.clone(), json!({ "metadata": meta(&machine), "status": status }));
+            let mut conditions = vec![json!({ "type": "Ready", "status": "True" })];
+            if roles.contains('e') {
+                conditions.push(json!({ "type": "EtcdIsVoter", "status": "True", "reason": "MemberNotLearner" }));
+            }
+            let status = json!({ "nodeInfo": { "kubeletVersion": FROM }, "conditions": conditions });
+            world.nodes.insert(node.clone(), json!({ "metadata": meta(&node), "spec": {}, "status": status }));
+        }
+        world
+    }
+
+    fn ask(&mut self, version: &str) {
+        let generation = self.cluster["spec"]["rkeConfig"]["provisionGeneration"].as_i64().unwrap();
+        self.cluster["spec"]["kubernetesVersion"] = json!(version);
+        self.cluster["spec"]["rkeConfig"]["provisionGeneration"] = json!(generation + 1);
+    }
+
+    fn decide(&self) -> Decision {
+        fn typed<T: serde::de::DeserializeOwned>(objects: &BTreeMap<String, Value>) -> BTreeMap<String, T> {
+            let read =
+                |(name, object): (&String, &Value)| (name.clone(), serde_json::from_value(object.clone()).unwrap());
+            objects.iter().map(read).collect()
+        }
+        let (cluster, plane) = (
+            serde_json::from_value(self.cluster.clone()).unwrap(),
+            serde_json::from_value(self.plane.clone()).unwrap(),
+        );
+        let capi = serde_json::from_value(self.capi.clone()).unwrap();
+        let (machines, secrets, nodes) = (typed(&self.machines), typed(&self.secrets), typed(&self.nodes));
+        let view = View {
+            identity: "me",
+            cluster: &cluster,
+            control_plane: &plane,
+            capi: Some(&capi),
+            machines: &machines,
+            secrets: &secrets,
+            nodes: &nodes,
+            drains: &self.drains,
+        };
+        decide(&view, "2026-01-01T12:00:00Z".parse().unwrap())
+    }
+
+    /// Decides and writes until nothing is written any more; says what is waited for then.
+    fn settle(&mut self) -> Option<String> {
+        for _ in 0..200 {
+            let decision = self.decide();
+            for node in decision.drains.keys() {
+                let token = decision.drains[node].token.clone();
+                self.drains.entry(node.clone()).or_insert(Drained { token, result: None });
+            }
+            if decision.writes.is_empty() {
+                return decision.waits_for;
+            }
+            decision.writes.iter().for_each(|write| self.write(write));
+        }
+        panic!("it does not settle: {:?}", self.purposes);
+    }
+
+    fn write(&mut self, write: &Write) {
+        if write.purpose != Purpose::PublishStatus {
+            self.purposes.push(format!("{:?}", write.purpose));
+        }
+        let object = match &write.target {
+            Target::Secret(name) => self.secrets.get_mut(name).unwrap(),
+            Target::Node(name) => self.nodes.get_mut(name).unwrap(),
+            Target::ControlPlane | Target::ControlPlaneStatus => &mut self.plane,
+            Target::ClusterStatus => &mut self.cluster,
+            Target::CapiClusterStatus => &mut self.capi,
+        };
+        // One that was decided on an older version is refused, and decided anew.
+        if object["metadata"]["resourceVersion"] != write.patch["metadata"]["resourceVersion"] {
+            return;
+        }
+        merge(object, &write.patch);
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+    }
+
+    fn secret(&mut self, at: usize) -> &mut Value {
+        self.secrets.get_mut(&format!("custom-{at}-machine-plan")).unwrap()
+    }
+
+    fn note(&mut self, at: usize, key: &str) -> Option<String> {
+        self.secret(at)["metadata"]["annotations"][key].as_str().map(str::to_owned)
+    }
+
+    fn set_note(&mut self, at: usize, key: &str, value: &str) {
+        self.secret(at)["metadata"]["annotations"][key] = json!(value);
+    }
+
+    fn drained(&mut self, node: &str) {
+        self.drains.get_mut(node).unwrap().result = Some(Ok(()));
+    }
+
+    /// The agent carries out the plan, and its probes are well.
+    fn applied(&mut self, at: usize) {
+        let seen: SecretSeen = serde_json::from_value(self.secret(at).clone()).unwrap();
+        let plan = seen.datum("plan").unwrap();
+        let version = plan::version(&plan).unwrap();
+        self.secret(at)["data"]["applied-checksum"] = encoded(&checksum(&plan));
+        self.secret(at)["data"]["probe-statuses"] = encoded(r#"{"kubelet":{"healthy":true}}"#);
+        self.nodes.get_mut(&format!("node-{at}")).unwrap()["status"]["nodeInfo"]["kubeletVersion"] = json!(version);
+    }
+
+    fn cordoned(&self) -> Vec<&str> {
+        let out = self.nodes.iter().filter(|(_, node)| node["spec"]["unschedulable"] == true);
+        out.map(|(name, _)| name.as_str()).collect()
+    }
+}
+
+/// As RFC 7386 has it.
+fn merge(object: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        *object = patch.clone();
+        return;
+    };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    for (key, value) in fields {
+        match value {
+            Value::Null => drop(object.as_object_mut().unwrap().remove(key)),
+            value => merge(&mut object[key.as_str()], value),
+        }
+    }
+}
+
+fn drains() -> Value {
+    json!({ "enabled": true, "force": true })
+}
+
+fn hooks() -> Value {
+    json!({ "enabled": true, "preDrainHooks": [{ "annotation": "x/pre" }], "postDrainHooks": [{ "annotation": "x/post" }] })
+}
+
+const PRE: &str = "rke.cattle.io/pre-drain";
+const POST: &str = "rke.cattle.io/post-drain";
+const SERVERS: [&str; 3] = ["ecw", "ecw", "ecw"];
+
+fn ready(options: Value, roles: &[&str]) -> World {
+    let mut world = World::new(roles, options);
+    assert_eq!(world.settle(), None);
+    world.purposes.clear();
+    world
+}
+
+#[test]
+fn a_cluster_that_has_what_it_asks_for_is_adopted_and_left_alone() {
+    let mut world = World::new(&SERVERS, drains());
+    assert_eq!(world.settle(), None);
+    assert_eq!(world.purposes[..3], ["TakeSpec", "RaiseEpoch", "ElectInitNode"]);
+    assert_eq!(world.purposes.iter().filter(|purpose| *purpose == "AdoptPlan").count(), 3);
+    assert_eq!(world.purposes.len(), 6, "{:?}", world.purposes);
+    assert_eq!(world.capi["status"]["phase"], "Provisioned");
+}
+
+#[test]
+fn a_node_goes_its_way_step_by_step() {
+    let mut world = ready(hooks(), &["ecw"]);
+    world.ask(TO);
+    assert_eq!(world.settle().as_deref(), Some("draining bootstrap node(s) custom-1: draining node"));
+    assert_eq!(world.cordoned(), ["node-1"]);
+    let token = world.note(1, PRE).unwrap();
+    world.set_note(1, "x/pre", &token);
+    // The only machine of a cluster is not drained, though its hooks are called.
+    assert_eq!(
+        world.settle().as_deref(),
+        Some("configuring bootstrap node(s) custom-1: waiting for plan to be applied")
+    );
+    world.applied(1);
+    assert_eq!(
+        world.settle().as_deref(),
+        Some("uncordoning bootstrap node(s) custom-1: waiting for uncordon to finish")
+    );
+    assert_eq!(world.note(1, POST).as_deref(), Some(token.as_str()));
+    world.set_note(1, "x/post", &token);
+    assert_eq!(world.settle(), None);
+    assert_eq!(world.cordoned(), Vec::<&str>::new());
+    assert_eq!((world.note(1, PRE), world.note(1, "x/pre"), world.note(1, "x/post")), (None, None, None));
+    assert_eq!(
+        world.purposes,
+        [
+            "TakeSpec",
+            "ClaimNodes",
+            "AskForDrain",
+            "TakeNode",
+            "CallPreHooks",
+            "NoteDrainDone",
+            "DeliverPlan",
+            "KeepAppliedPlan",
+            "AskForUncordon",
+            "CallPostHooks",
+            "ClearMarks",
+            "GiveNodeBack",
+            "ReleaseNode",
+        ]
+    );
+}
+
+#[test]
+fn a_second_server_waits_while_the_first_is_out() {
+    let mut world = ready(drains(), &SERVERS);
+    world.ask(TO);
+    world.settle();
+    assert_eq!(world.cordoned(), ["node-1"]);
+    world.drained("node-1");
+    world.settle();
+    world.applied(1);
+    let said = world.settle();
+    assert_eq!(said.as_deref(), Some("draining etcd node(s) custom-2: draining node"));
+    assert_eq!(world.cordoned(), ["node-2"]);
+}
+
+#[test]
+fn a_mark_that_was_lost_is_written_again() {
+    let mut world = ready(hooks(), &SERVERS);
+    world.ask(TO);
+    world.settle();
+    let token = world.note(1, PRE).unwrap();
+    world.secret(1)["metadata"]["annotations"].as_object_mut().unwrap().remove(PRE);
+    world.nodes.get_mut("node-1").unwrap()["spec"] = json!({});
+    world.settle();
+    assert_eq!(world.note(1, PRE), Some(token));
+    assert_eq!(world.cordoned(), ["node-1"]);
+}
+
+#[test]
+fn an_answer_to_another_token_is_no_answer() {
+    let mut world = ready(hooks(), &SERVERS);
+    world.ask(TO);
+    world.settle();
+    world.set_note(1, "x/pre", "an older token");
+    assert_eq!(world.settle().as_deref(), Some("draining bootstrap node(s) custom-1: draining node"));
+    assert!(world.drains.is_empty());
+}
+
+#[test]
+fn options_that_change_on_the_way_begin_the_handshake_anew() {
+    let mut world = ready(hooks(), &SERVERS);
+    world.ask(TO);
+    world.settle();
+    let before = world.note(1, PRE).unwrap();
+    world.set_note(1, "x/pre", &before);
+    world.settle();
+    world.cluster["spec"]["rkeConfig"]["upgradeStrategy"]["controlPlaneDrainOptions"]["timeout"] = json!(60);
+    world.settle();
+    assert_ne!(world.note(1, PRE), Some(before));
+    assert_eq!(world.note(1, "x/pre"), None);
+}
+
+#[test]
+fn options_that_are_taken_away_are_gone() {
+    let mut world = ready(hooks(), &SERVERS);
+    world.cluster["spec"]["rkeConfig"]["upgradeStrategy"] = json!({ "workerConcurrency": "2" });
+    assert_eq!(world.settle(), None);
+    assert_eq!(world.plane["spec"]["upgradeStrategy"], json!({ "workerConcurrency": "2" }));
+}
+
+#[test]
+fn no_voter_goes_while_another_is_out() {
+    for reason in ["NotAMember", "NotReady"] {
+        let mut world = ready(drains(), &SERVERS);
+        let conditions = match reason {
+            "NotAMember" => {
+                json!([{ "type": "Ready", "status": "True" }, { "type": "EtcdIsVoter", "status": "False", "reason": reason }])
+            }
+            _ => json!([{ "type": "Ready", "status": "False" }, { "type": "EtcdIsVoter", "status": "True" }]),
+        };
+        world.nodes.get_mut("node-3").unwrap()["status"]["conditions"] = conditions;
+        world.ask(TO);
+        let said = world.settle().unwrap();
+        assert!(said.contains("node-3 is out: node-1 must not be taken out as well"), "{said}");
+        assert_eq!(world.cordoned(), Vec::<&str>::new());
+    }
+}
+
+#[test]
+fn one_of_two_voters_goes_only_where_that_is_accepted() {
+    let mut world = ready(drains(), &["ecw", "ecw"]);
+    world.ask(TO);
+    let said = world.settle().unwrap();
+    assert!(said.contains("unless DRV-ETCD-001 is accepted"), "{said}");
+    world.cluster["metadata"]["annotations"] = json!({ "drover.dev/accept": "DRV-ETCD-001" });
+    world.settle();
+    assert_eq!(world.cordoned(), ["node-1"]);
+}
+
+#[test]
+fn a_plan_that_fails_holds_its_tier_up_and_says_so() {
+    let mut world = ready(drains(), &["ec", "w"]);
+    world.ask(TO);
+    world.settle();
+    world.drained("node-1");
+    world.settle();
+    let plan: SecretSeen = serde_json::from_value(world.secret(1).clone()).unwrap();
+    world.secret(1)["data"]["failed-checksum"] = encoded(&checksum(&plan.datum("plan").unwrap()));
+    assert_eq!(world.settle().as_deref(), Some("configuring bootstrap node(s) custom-1: failure while applying plan"));
+    assert_eq!(world.cordoned(), ["node-1"]);
+}
+
+#[test]
+fn probes_and_the_kubelet_are_waited_for() {
+    let mut world = ready(drains(), &["ec", "w"]);
+    world.ask(TO);
+    world.settle();
+    world.drained("node-1");
+    world.settle();
+    world.applied(1);
+    world.secret(1)["data"]["probe-statuses"] = encoded("{}");
+    assert_eq!(world.settle().as_deref(), Some("configuring bootstrap node(s) custom-1: waiting for probes: kubelet"));
+    world.applied(1);
+    world.nodes.get_mut("node-1").unwrap()["status"]["nodeInfo"]["kubeletVersion"] = json!(FROM);
+    assert_eq!(
+        world.settle().as_deref(),
+        Some("configuring bootstrap node(s) custom-1: waiting for kubelet to update")
+    );
+}
+
+#[test]
+fn what_another_planner_has_left_in_the_middle_of_a_drain_is_cleared_away() {
+    let mut world = World::new(&["ec", "w"], drains());
+    let token = token::of(&serde_json::from_value(drains()).unwrap(), false);
+    for key in ["rke.cattle.io/drain-options", "rke.cattle.io/drain-done", "rke.cattle.io/uncordon"] {
+        world.set_note(2, key, &token);
+    }
+    world.nodes.get_mut("node-2").unwrap()["spec"] = json!({ "unschedulable": true });
+    assert_eq!(world.settle(), None);
+    assert_eq!(world.cordoned(), Vec::<&str>::new());
+    assert_eq!(world.note(2, "rke.cattle.io/drain-options"), None);
+}
+
+#[test]
+fn a_cluster_that_is_paused_is_left_alone() {
+    let mut world = ready(drains(), &SERVERS);
+    world.capi["spec"]["paused"] = json!(true);
+    world.ask(TO);
+    assert_eq!(world.settle().as_deref(), Some("CAPI cluster or RKEControlPlane is paused"));
+    assert_eq!(world.cordoned(), Vec::<&str>::new());
+}
+
+#[test]
+fn a_machine_without_its_secret_is_named() {
+    let mut world = ready(drains(), &["ec", "w", "w"]);
+    world.secrets.remove("custom-3-machine-plan");
+    assert_eq!(world.settle().as_deref(), Some("waiting for the machine-plan Secret of custom-3"));
+}
