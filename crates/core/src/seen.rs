@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use drover_api::plan::{PlanSpec, PlanStatus};
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::claims::{ClaimId, Claims, Mark, SetAside};
@@ -45,6 +45,8 @@ fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::E
 pub struct NodeSeen {
     pub meta: Meta,
     pub unschedulable: bool,
+    /// Whole, since they can only be written back whole.
+    pub taints: Box<[Taint]>,
     pub ready: bool,
     pub boot_id: String,
     /// The claim on it, whoever's it is.
@@ -56,6 +58,17 @@ pub struct NodeSeen {
     pub retry: bool,
     /// What its drain waits for, where the drain may not say so on its own pod.
     pub waits: Option<Vec<Wait>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taint {
+    pub key: String,
+    pub effect: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_added: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -183,6 +196,8 @@ impl NodeSeen {
         struct Spec {
             #[serde(default)]
             unschedulable: bool,
+            #[serde(default)]
+            taints: Box<[Taint]>,
         }
         #[derive(Deserialize, Default)]
         #[serde(rename_all = "camelCase")]
@@ -210,6 +225,7 @@ impl NodeSeen {
         Ok(NodeSeen {
             meta: metadata,
             unschedulable: spec.unschedulable,
+            taints: spec.taints,
             ready: has(&status.conditions, "Ready"),
             boot_id: status.node_info.boot_id,
             claim,

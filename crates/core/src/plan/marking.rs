@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use drover_api::marks;
+use drover_api::node::UNSCHEDULABLE_TAINT;
 use drover_api::plan::KIND;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,7 +11,9 @@ use serde_json::{Value, json};
 use super::decide::View;
 use crate::claims::{Claim, Claims, Done, Failed, Mark, Owner, SetAside};
 use crate::decision::{Act, Purpose, Subject, Write};
-use crate::seen::NodeSeen;
+use crate::seen::{NodeSeen, Taint};
+
+const NO_SCHEDULE: &str = "NoSchedule";
 
 /// The claims as they stand on the Plan.
 pub(super) fn write_claims(view: &View<'_>, purpose: Purpose, claims: &Claims) -> Write {
@@ -32,7 +35,7 @@ pub(super) fn take(view: &View<'_>, node: &NodeSeen, claim: &Claim) -> Write {
     let mark = marked_by(view, node, is_cordon_ours(view, node) || cordons);
     let mut patch = guarded(node, json!({ marks::NODE_CLAIM: claim.id }), json!({ marks::NODE_CLAIM: text(&mark) }));
     if cordons {
-        patch["spec"] = json!({ "unschedulable": true });
+        patch["spec"] = cordon(node);
     }
     for (is_over, key) in [(is_set_aside_by(view, node), marks::NODE_FAILED), (node.retry, marks::NODE_RETRY)] {
         if is_over {
@@ -55,7 +58,7 @@ pub(super) fn note_job_end(node: &NodeSeen, mark: &Mark, done: Done, back_in_ser
     let noted = Mark { done: Some(done), cordoned: mark.cordoned && !uncordons, ..mark.clone() };
     let mut patch = guarded(node, json!({}), json!({ marks::NODE_CLAIM: text(&noted) }));
     if uncordons {
-        patch["spec"] = json!({ "unschedulable": null });
+        patch["spec"] = uncordon(node);
     }
     write(Purpose::NoteJobEnd, node, patch)
 }
@@ -81,7 +84,7 @@ pub(super) fn release(node: &NodeSeen, mark: &Mark, results: BTreeMap<String, St
     forget_waits(node, &mut annotations);
     let mut patch = guarded(node, labels, annotations);
     if mark.cordoned {
-        patch["spec"] = json!({ "unschedulable": null });
+        patch["spec"] = uncordon(node);
     }
     write(Purpose::ReleaseNode, node, patch)
 }
@@ -111,9 +114,33 @@ fn forget_waits(node: &NodeSeen, annotations: &mut Value) {
 pub(super) fn undo_set_aside(node: &NodeSeen, record: &SetAside) -> Write {
     let mut patch = guarded(node, json!({}), json!({ marks::NODE_FAILED: null }));
     if record.cordoned {
-        patch["spec"] = json!({ "unschedulable": null });
+        patch["spec"] = uncordon(node);
     }
     write(Purpose::UndoMarks, node, patch)
+}
+
+/// The taint of a cordon comes with it: a node controller that finds the two in agreement has nothing to read or write, which
+/// would cost the API server four requests a node.
+fn cordon(node: &NodeSeen) -> Value {
+    if node.taints.iter().any(is_cordon) {
+        return json!({ "unschedulable": true });
+    }
+    let taint =
+        Taint { key: UNSCHEDULABLE_TAINT.to_owned(), effect: NO_SCHEDULE.to_owned(), value: None, time_added: None };
+    let taints: Vec<&Taint> = node.taints.iter().chain([&taint]).collect();
+    json!({ "unschedulable": true, "taints": taints })
+}
+
+fn uncordon(node: &NodeSeen) -> Value {
+    if !node.taints.iter().any(is_cordon) {
+        return json!({ "unschedulable": null });
+    }
+    let others: Vec<&Taint> = node.taints.iter().filter(|taint| !is_cordon(taint)).collect();
+    json!({ "unschedulable": null, "taints": Some(others).filter(|others| !others.is_empty()) })
+}
+
+fn is_cordon(taint: &Taint) -> bool {
+    taint.key == UNSCHEDULABLE_TAINT && taint.effect == NO_SCHEDULE
 }
 
 /// The cordon on the node, if there is one, was set by this Plan before.

@@ -152,6 +152,11 @@ impl Cluster {
         self
     }
 
+    fn tainted(mut self, node: &str, taints: &[&Value]) -> Self {
+        self.nodes.get_mut(node).unwrap()["spec"]["taints"] = json!(taints);
+        self
+    }
+
     fn not_ready(mut self, node: &str) -> Self {
         self.nodes.get_mut(node).unwrap()["status"]["conditions"][0]["status"] = json!("Unknown");
         self

@@ -69,6 +69,25 @@ fn a_claimed_node_is_marked_and_cordoned_in_one_patch() {
 }
 
 #[test]
+fn a_cordon_brings_its_taint_and_takes_it_away_and_leaves_those_of_others() {
+    let (cordon, other) = (
+        json!({ "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" }),
+        json!({ "key": "gpu", "value": "a100", "effect": "NoExecute", "timeAdded": "2026-01-01T11:00:00Z" }),
+    );
+    let taken = three_nodes().tainted("n1", &[&other]).claimed("n1").decide();
+    assert_eq!(patch(&taken, Purpose::TakeNode)["spec"]["taints"], json!([other, cordon]));
+
+    let back = |taints: &[&Value]| {
+        let cluster = three_nodes().taken("n1").tainted("n1", taints);
+        let decision = cluster.job("n1", "Complete").job_end_noted("n1", "boot-1").decide();
+        patch(&decision, Purpose::ReleaseNode)["spec"].clone()
+    };
+    assert_eq!(back(&[&cordon, &other]), json!({ "unschedulable": null, "taints": [other] }));
+    assert_eq!(back(&[&cordon]), json!({ "unschedulable": null, "taints": null }));
+    assert_eq!(back(&[&other]), json!({ "unschedulable": null }), "what is gone is not taken away");
+}
+
+#[test]
 fn without_a_cordon_in_the_plan_the_node_stays_schedulable() {
     let decision = three_nodes().spec("cordon", json!(false)).claimed("n1").decide();
     assert_eq!(patch(&decision, Purpose::TakeNode)["spec"], Value::Null);
