@@ -52,7 +52,8 @@ pub(crate) fn comes_last(resource: &Resource) -> bool {
     !looks(resource, Part::Main).contains(&Look::MetaChange)
 }
 
-pub(crate) fn validate(resource: &Resource, object: &Object, errors: &mut Vec<FieldError>) {
+/// What is wrong with the metadata of an object; labels and annotations that it had before are in order.
+pub(crate) fn validate(resource: &Resource, object: &Object, old: Option<&Object>, errors: &mut Vec<FieldError>) {
     let naming = match resource.naming {
         Naming::Subdomain => names::subdomain,
         Naming::Label => names::label,
@@ -69,15 +70,13 @@ pub(crate) fn validate(resource: &Resource, object: &Object, errors: &mut Vec<Fi
     } else {
         errors.extend(naming(name).iter().map(|why| FieldError::invalid("metadata.name", &json!(name), why)));
     }
-    validate_marks(object, errors);
+    validate_marks(object, old, errors);
     validate_kept_by(resource, object, errors);
 }
 
 /// What is wrong with everything in the metadata but names.
-fn validate_marks(object: &Object, errors: &mut Vec<FieldError>) {
-    if let Some(Value::Object(metadata)) = object.get("metadata") {
-        validate_labels(metadata, "metadata", errors);
-    }
+fn validate_marks(object: &Object, old: Option<&Object>, errors: &mut Vec<FieldError>) {
+    validate_own_labels(object, old, errors);
     validate_owners(object, errors);
     validate_finalizers(object, errors);
 }
@@ -96,9 +95,23 @@ fn validate_kept_by(resource: &Resource, object: &Object, errors: &mut Vec<Field
     }
 }
 
+fn validate_own_labels(object: &Object, old: Option<&Object>, errors: &mut Vec<FieldError>) {
+    if let Some(metadata) = object.get("metadata").and_then(Value::as_object) {
+        let before = old.and_then(|old| old.get("metadata")).and_then(Value::as_object);
+        validate_changed_labels(metadata, before, "metadata", errors);
+    }
+}
+
 /// What is wrong with labels and annotations, in an object or in a template of one that stands at `place`.
 pub(crate) fn validate_labels(metadata: &Object, place: &str, errors: &mut Vec<FieldError>) {
-    for (key, value) in entries(metadata, "labels") {
+    validate_changed_labels(metadata, None, place, errors);
+}
+
+fn validate_changed_labels(metadata: &Object, before: Option<&Object>, place: &str, errors: &mut Vec<FieldError>) {
+    let is_new = |field: &str, key: &str, value: &Value| {
+        before.is_none_or(|before| before.get(field).and_then(|marks| marks.get(key)) != Some(value))
+    };
+    for (key, value) in entries(metadata, "labels").filter(|(key, value)| is_new("labels", key, value)) {
         let wrong = |text: &str, why: &String| FieldError::invalid(format!("{place}.labels"), &json!(text), why);
         errors.extend(names::qualified(key).iter().map(|why| wrong(key, why)));
         let value = value.as_str().unwrap_or_default();
@@ -108,7 +121,7 @@ pub(crate) fn validate_labels(metadata: &Object, place: &str, errors: &mut Vec<F
     for (key, value) in entries(metadata, "annotations") {
         size += key.len() + value.as_str().unwrap_or_default().len();
         let wrong = |why: &String| FieldError::invalid(format!("{place}.annotations"), &json!(key), why);
-        if !names::qualified(key).is_empty() {
+        if is_new("annotations", key, value) && !names::qualified(key).is_empty() {
             errors.extend(names::qualified(&key.to_lowercase()).iter().map(wrong));
         }
     }
@@ -175,7 +188,7 @@ fn validate_finalizers(object: &Object, errors: &mut Vec<FieldError>) {
 
 /// What is wrong with the metadata of an update of any kind.
 pub(crate) fn validate_update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
-    validate_marks(new, errors);
+    validate_marks(new, Some(old), errors);
     validate_changes(new, old, errors);
 }
 
@@ -212,8 +225,6 @@ fn validate_changes(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
             }
         }
     }
-    if let Some(Value::Object(metadata)) = new.get("metadata") {
-        validate_labels(metadata, "metadata", errors);
-    }
+    validate_own_labels(new, Some(old), errors);
     validate_owners(new, errors);
 }

@@ -52,8 +52,7 @@ pub(crate) fn apply(
     writer: Writer<'_>,
     force: bool,
 ) -> Result<Object, Refusal> {
-    let applied = Value::Object(config.clone());
-    let wrong = misfits(&kind.types, kind.root, &applied);
+    let wrong = misfits(&kind.types, kind.root, config);
     if let [first, ..] = wrong.as_slice() {
         let all = match wrong.len() {
             1 => first.clone(),
@@ -69,13 +68,14 @@ pub(crate) fn apply(
         update(kind, resource, &empty, live, &mut managers, before).map_err(Refusal::Misfit)?;
     }
     let act = Act { kind, resource, live, config, writer };
-    let outcome = act.run(managers.clone(), force);
-    let outcome = match outcome {
-        Err(Refusal::Conflicts(conflicts)) if writer.name == KUBECTL => act.take_over(managers, conflicts),
-        other => other,
+    if writer.name != KUBECTL {
+        return act.run(managers, force);
+    }
+    let mut object = match act.run(managers.clone(), force) {
+        Err(Refusal::Conflicts(conflicts)) => act.take_over(managers, conflicts)?,
+        other => other?,
     };
-    let mut object = outcome?;
-    if writer.name == KUBECTL && has_last_applied(&object) {
+    if has_last_applied(&object) {
         remember(&mut object, config);
     }
     Ok(object)
@@ -92,17 +92,18 @@ struct Act<'a> {
 impl Act<'_> {
     fn run(&self, mut managers: Managers, force: bool) -> Result<Object, Refusal> {
         let KindType { types, root } = self.kind;
-        let (live, config) = (Value::Object(self.live.clone()), Value::Object(self.config.clone()));
-        let merged = merge(types, *root, Some(&live), Some(&config)).map_err(Refusal::Misfit)?;
-        let merged = merged.and_then(|merged| merged.as_object().cloned()).unwrap_or_default();
+        let merged = merge(types, *root, self.live, self.config).map_err(Refusal::Misfit)?;
 
         let reset = reset_fields(self.resource, self.writer.subresource);
         let id = ManagerId::new(self.writer.name, true, self.writer.version, self.writer.subresource);
-        let last = managers.get(&id).cloned();
         let set = fields(types, *root, self.config).recursive_difference(&reset);
-        let time = last.as_ref().and_then(|last| last.time.clone());
+        let time = managers.get(&id).and_then(|last| last.time.clone());
+        let last = managers.take_fields(&id).filter(|last| !last.is_within(&set));
         managers.put(Manager { id: id.clone(), version: self.writer.version.into(), time, fields: set });
-        let new = self.drop_given_up(merged, &managers, last.as_ref());
+        let new = match last {
+            Some(last) => self.drop_given_up(merged, &managers, &last),
+            None => merged,
+        };
 
         let taken = Taken::between(self.kind, self.resource, self.live, &new, &managers, self.writer);
         let taken = taken.map_err(Refusal::Misfit)?;
@@ -128,11 +129,10 @@ impl Act<'_> {
     }
 
     /// Takes out what this manager applied last time, does not apply any more, and nobody else manages.
-    fn drop_given_up(&self, merged: Object, managers: &Managers, last: Option<&Manager>) -> Object {
-        let Some(last) = last.filter(|last| !last.fields.is_empty()) else { return merged };
+    fn drop_given_up(&self, merged: Object, managers: &Managers, last: &FieldSet) -> Object {
         let KindType { types, root } = self.kind;
         let named = |set: &FieldSet| with_named_fields(types, *root, set);
-        let last = named(&last.fields);
+        let last = named(last);
         let stated = named(&fields(types, *root, &merged));
 
         let pruned = remove(types, *root, &merged, &last);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::{
-    set::FieldSet,
+    set::{FieldSet, Tree, grow},
     step,
     types::{Elements, Form, ListType, MapType, Scalar, TypeId, Types},
 };
@@ -13,64 +13,60 @@ use crate::apiserver::gotext;
 
 /// Every field that an object states.
 pub(crate) fn fields(types: &Types, root: TypeId, object: &Map<String, Value>) -> FieldSet {
-    let mut collected = Collected { types, path: vec![], found: FieldSet::default() };
-    if let Some(map) = types.get(root).map.as_ref() {
-        collected.map(map, object);
-    }
-    collected.found
+    let tree = types.get(root).map.as_ref().map(|map| stated_in_map(types, map, object));
+    FieldSet::from(tree.unwrap_or_default())
 }
 
-struct Collected<'a> {
-    types: &'a Types,
-    path: Vec<String>,
-    found: FieldSet,
+/// What a value states below itself, and whether it is a member itself.
+fn stated(types: &Types, id: TypeId, value: &Value) -> (Tree, bool) {
+    match (types.get(id).form(Some(value)), value) {
+        (Form::Scalar(_), _) => (Tree::new(), true),
+        (Form::List(list), _) if list.elements == Elements::Whole => (Tree::new(), true),
+        (Form::Map(map), _) if map.whole => (Tree::new(), true),
+        (Form::List(list), Value::Array(elements)) => (stated_in_list(types, list, elements), false),
+        (Form::Map(map), Value::Object(object)) => (stated_in_map(types, map, object), false),
+        _ => (Tree::new(), false),
+    }
 }
 
-impl Collected<'_> {
-    fn value(&mut self, id: TypeId, value: &Value) {
-        match (self.types.get(id).form(Some(value)), value) {
-            (Form::Scalar(_), _) => self.found.insert(&self.path),
-            (Form::List(list), _) if list.elements == Elements::Whole => self.found.insert(&self.path),
-            (Form::Map(map), _) if map.whole => self.found.insert(&self.path),
-            (Form::List(list), Value::Array(elements)) => self.list(list, elements),
-            (Form::Map(map), Value::Object(object)) => self.map(map, object),
-            _ => {}
-        }
+fn stated_in_map(types: &Types, map: &MapType, object: &Map<String, Value>) -> Tree {
+    let mut tree = Tree::new();
+    for (name, value) in object {
+        let Some(id) = map.field(name) else { continue };
+        let (below, is_leaf) = stated(types, id, value);
+        let is_nothing = value.is_null() || value.as_object().is_some_and(Map::is_empty);
+        grow(&mut tree, step::field(name), below, is_leaf || is_nothing || !map.fields.contains_key(name));
     }
+    tree
+}
 
-    fn map(&mut self, map: &MapType, object: &Map<String, Value>) {
-        for (name, value) in object {
-            let Some(id) = map.field(name) else { continue };
-            self.path.push(step::field(name));
-            self.value(id, value);
-            let is_nothing = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-            if is_nothing || !map.fields.contains_key(name) {
-                self.found.insert(&self.path);
-            }
-            self.path.pop();
-        }
+fn stated_in_list(types: &Types, list: &ListType, elements: &[Value]) -> Tree {
+    let steps: Vec<_> = elements.iter().map(|element| list.step(types, element).ok()).collect();
+    let mut tree = Tree::new();
+    for (place, element) in elements.iter().enumerate() {
+        let Some(step) = &steps[place] else { continue };
+        // Elements that cannot be told apart are one field together.
+        let is_alone = steps.iter().filter(|other| other.as_ref() == Some(step)).count() == 1;
+        let below = if is_alone { stated(types, list.element, element).0 } else { Tree::new() };
+        grow(&mut tree, step.clone(), below, true);
     }
-
-    fn list(&mut self, list: &ListType, elements: &[Value]) {
-        let steps: Vec<_> = elements.iter().map(|element| list.step(self.types, element).ok()).collect();
-        for (place, element) in elements.iter().enumerate() {
-            let Some(step) = &steps[place] else { continue };
-            self.path.push(step.clone());
-            // Elements that cannot be told apart are one field together.
-            if steps.iter().filter(|other| other.as_ref() == Some(step)).count() == 1 {
-                self.value(list.element, element);
-            }
-            self.found.insert(&self.path);
-            self.path.pop();
-        }
-    }
+    tree
 }
 
 /// What of an object has no place in its type, each with its path.
-pub(crate) fn misfits(types: &Types, root: TypeId, object: &Value) -> Vec<String> {
+pub(crate) fn misfits(types: &Types, root: TypeId, object: &Map<String, Value>) -> Vec<String> {
     let mut checked = Checked { types, path: vec![], found: vec![] };
-    checked.value(root, object);
+    if let Some(map) = types.get(root).map.as_ref() {
+        checked.map(map, object);
+    }
     checked.found
+}
+
+/// Whether a value has its place in a type, with everything in it.
+pub(crate) fn fits(types: &Types, id: TypeId, value: &Value) -> bool {
+    let mut checked = Checked { types, path: vec![], found: vec![] };
+    checked.value(id, value);
+    checked.found.is_empty()
 }
 
 struct Checked<'a> {

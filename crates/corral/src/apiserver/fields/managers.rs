@@ -101,15 +101,26 @@ impl Managers {
             return None;
         }
         self.0.sort_by(|one, other| {
-            let order = |manager: &Manager| (!manager.id.applies, manager.time.clone(), manager.id.name.clone());
-            let rest = |manager: &Manager| (manager.version.clone(), manager.id.subresource.clone());
-            order(one).cmp(&order(other)).then_with(|| rest(one).cmp(&rest(other)))
+            let (mine, theirs) = (&one.id, &other.id);
+            (!mine.applies, &one.time, &mine.name, &one.version, &mine.subresource).cmp(&(
+                !theirs.applies,
+                &other.time,
+                &theirs.name,
+                &other.version,
+                &theirs.subresource,
+            ))
         });
         Some(Value::Array(self.0.into_iter().map(entry).collect()))
     }
 
     pub fn get(&self, id: &ManagerId) -> Option<&Manager> {
         self.0.iter().find(|manager| manager.id == *id)
+    }
+
+    /// Takes the fields of a manager that is to be put again; none if it is not there.
+    pub fn take_fields(&mut self, id: &ManagerId) -> Option<FieldSet> {
+        let manager = self.0.iter_mut().find(|manager| manager.id == *id)?;
+        Some(std::mem::take(&mut manager.fields))
     }
 
     /// Adds a manager, or replaces the one with its identity.
@@ -122,11 +133,11 @@ impl Managers {
 
     /// Merges the oldest managers that update into one for each version, until few enough are left.
     pub fn cap(&mut self) {
-        let mut updaters: Vec<_> = self.0.iter().filter(|manager| !manager.id.applies).cloned().collect();
-        let mut count = updaters.len();
+        let mut count = self.0.iter().filter(|manager| !manager.id.applies).count();
         if count <= MOST_UPDATERS {
             return;
         }
+        let mut updaters: Vec<_> = self.0.iter().filter(|manager| !manager.id.applies).cloned().collect();
         updaters.sort_by(|one, other| (&one.time, &one.id).cmp(&(&other.time, &other.id)));
         let mut first_of: Vec<Manager> = vec![];
         for manager in updaters {

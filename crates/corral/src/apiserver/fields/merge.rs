@@ -13,6 +13,18 @@ use super::{
 /// The live object with everything that the applied one states, or what has no place.
 pub(crate) fn merge(
     types: &Types,
+    root: TypeId,
+    live: &Map<String, Value>,
+    applied: &Map<String, Value>,
+) -> Result<Map<String, Value>, String> {
+    match types.get(root).map.as_ref().filter(|map| !map.whole) {
+        Some(map) => merge_maps(types, map, live, applied),
+        None => Ok(applied.clone()),
+    }
+}
+
+fn merge_values(
+    types: &Types,
     id: TypeId,
     live: Option<&Value>,
     applied: Option<&Value>,
@@ -52,15 +64,14 @@ fn merge_maps(
     live: &Map<String, Value>,
     applied: &Map<String, Value>,
 ) -> Result<Map<String, Value>, String> {
-    let mut merged = live.clone();
+    let others = live.iter().filter(|(name, _)| !applied.contains_key(*name));
+    let mut merged: Map<String, Value> = others.map(|(name, value)| (name.clone(), value.clone())).collect();
     for (name, value) in applied {
         let Some(id) = map.field(name) else {
             return Err(format!("{}: field not declared in schema", step::shown_step(&step::field(name))));
         };
-        match merge(types, id, live.get(name), Some(value)).map_err(|why| format!(".{name}{why}"))? {
-            Some(value) => merged.insert(name.clone(), value),
-            None => merged.remove(name),
-        };
+        let value = merge_values(types, id, live.get(name), Some(value)).map_err(|why| format!(".{name}{why}"))?;
+        merged.extend(value.map(|value| (name.clone(), value)));
     }
     Ok(merged)
 }
@@ -80,7 +91,7 @@ fn merge_lists(types: &Types, list: &ListType, live: &[Value], applied: &[Value]
     let applies: BTreeMap<&str, &Value> = right.iter().map(String::as_str).zip(applied).collect();
     let merged_element = |step: &str| -> Result<Option<Value>, String> {
         let before = lives.get(step).copied().flatten();
-        merge(types, list.element, before, applies.get(step).copied())
+        merge_values(types, list.element, before, applies.get(step).copied())
             .map_err(|why| format!("{}{why}", step::shown_step(step)))
     };
 

@@ -67,7 +67,7 @@ impl KindType {
     /// Whether a value could stand in a field of the object.
     pub fn fits(&self, field: &str, value: &Value) -> bool {
         let place = self.types.get(self.root).map.as_ref().and_then(|map| map.field(field));
-        place.is_none_or(|id| collect::misfits(&self.types, id, value).is_empty())
+        place.is_none_or(|id| collect::fits(&self.types, id, value))
     }
 
     /// The type of a custom kind.
@@ -218,8 +218,8 @@ fn update(
     let own = taken.set.difference(&NOT_MANAGED);
     if !own.is_empty() {
         let id = ManagerId::new(writer.name, false, writer.version, writer.subresource);
-        let fields = match managers.get(&id) {
-            Some(known) => own.union(&known.fields),
+        let fields = match managers.take_fields(&id) {
+            Some(known) => known.union(&own),
             None => own,
         };
         managers.put(Manager { id, version: writer.version.into(), time: Some(writer.time.into()), fields });

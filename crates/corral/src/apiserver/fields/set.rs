@@ -11,7 +11,7 @@
 
 use serde_json::{Map, Value};
 
-type Tree = Map<String, Value>;
+pub(super) type Tree = Map<String, Value>;
 
 /// Says of a node with steps below it that it is a member itself.
 const SELF: &str = ".";
@@ -66,6 +66,10 @@ impl FieldSet {
         &self.0
     }
 
+    pub fn is_within(&self, other: &FieldSet) -> bool {
+        is_within(&self.0, &other.0)
+    }
+
     pub fn union(mut self, other: &FieldSet) -> FieldSet {
         add(&mut self.0, &other.0);
         self
@@ -98,6 +102,16 @@ impl FieldSet {
 impl From<Tree> for FieldSet {
     fn from(tree: Tree) -> Self {
         FieldSet(tree)
+    }
+}
+
+/// Adds a step with what is below it, if that is anything.
+pub(super) fn grow(tree: &mut Tree, step: String, mut below: Tree, is_member: bool) {
+    if is_member || !below.is_empty() {
+        if is_member && !below.is_empty() {
+            below.insert(SELF.into(), empty());
+        }
+        tree.insert(step, Value::Object(below));
     }
 }
 
@@ -158,6 +172,13 @@ fn common(tree: &Tree, other: &Tree) -> Tree {
     shared
 }
 
+fn is_within(tree: &Tree, other: &Tree) -> bool {
+    steps(tree).all(|(step, mine)| {
+        let theirs = other.get(step).and_then(Value::as_object);
+        theirs.is_some_and(|theirs| (is_member(theirs) || !is_member(mine)) && is_within(mine, theirs))
+    })
+}
+
 fn take(tree: &mut Tree, other: &Tree, recursive: bool) {
     // Most often only a few fields are taken from a large set.
     for (step, theirs) in steps(other) {
@@ -209,6 +230,14 @@ mod tests {
         assert_eq!(set(&["a", "a/b"]).into_json(), json!({ "f:a": { ".": {}, "f:b": {} } }));
         assert_eq!(set(&["a/b", "a"]), set(&["a", "a/b"]));
         assert_eq!(set(&["a/b"]).paths(), [["f:a", "f:b"]]);
+    }
+
+    #[test]
+    fn a_set_is_within_another_if_that_has_all_its_members() {
+        assert!(set(&["a/b", "c"]).is_within(&set(&["a", "a/b", "c", "c/d"])));
+        assert!(!set(&["a", "a/b"]).is_within(&set(&["a/b"])));
+        assert!(!set(&["a/b"]).is_within(&set(&["a"])));
+        assert!(set(&[]).is_within(&set(&[])));
     }
 
     #[test]

@@ -10,6 +10,10 @@ impl Shape {
     pub fn unknown_fields(&self, object: &Object) -> Vec<String> {
         let mut found = vec![];
         if let Shape::Struct(shape) = self {
+            // Most often there is nothing to be named.
+            if object.iter().all(|(name, value)| shape.field(name).is_some_and(|shape| shape.knows_all(value))) {
+                return found;
+            }
             for (name, value) in object {
                 match shape.field(name) {
                     Some(shape) => shape.find_unknown(name, value, &mut found),
@@ -18,6 +22,18 @@ impl Shape {
             }
         }
         found
+    }
+
+    /// Whether a value has no field that this shape does not have.
+    pub fn knows_all(&self, value: &Value) -> bool {
+        match (self, value) {
+            (Shape::Struct(shape), Value::Object(object)) => {
+                object.iter().all(|(name, value)| shape.field(name).is_some_and(|shape| shape.knows_all(value)))
+            }
+            (Shape::Map(shape), Value::Object(object)) => object.values().all(|value| shape.knows_all(value)),
+            (Shape::List(shape), Value::Array(items)) => items.iter().all(|item| shape.knows_all(item)),
+            _ => true,
+        }
     }
 
     pub fn find_unknown(&self, path: &str, value: &Value, found: &mut Vec<String>) {

@@ -71,11 +71,11 @@ pub(crate) fn settle(store: &Store, write: &Write<'_>, mut draft: Draft) -> Answ
 
     let mut errors = vec![];
     if !meta_rules::comes_last(resource) {
-        meta_rules::validate(resource, &object, &mut errors);
+        meta_rules::validate(resource, &object, None, &mut errors);
     }
     resource.rules.validate(&write.target.version, &object, &mut errors);
     if meta_rules::comes_last(resource) && errors.is_empty() {
-        meta_rules::validate(resource, &object, &mut errors);
+        meta_rules::validate(resource, &object, None, &mut errors);
     }
     resource.rules.judge(&write.target.version, &object, None, &mut errors);
     if !errors.is_empty() {

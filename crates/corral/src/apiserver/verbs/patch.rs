@@ -48,7 +48,24 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, patch: &Patch)
     replace(write, part, current, old, new)
 }
 
+/// Of a built-in kind as it is stored, only the fields that a merge patch names can have come to be anything else, unless it
+/// says that the object is another one.
 fn decode(write: &Write<'_>, patch: &Patch, new: &mut Object) -> Result<(), String> {
+    let resource = &write.target.resource;
+    let is_kept_so = resource.shape.is_some() && resource.form(&write.target.version).is_none();
+    let says_what_it_is = |changes: &Object| changes.contains_key("apiVersion") || changes.contains_key("kind");
+    match patch {
+        Patch::Merge(Value::Object(changes)) if is_kept_so && !says_what_it_is(changes) => {
+            let mut changed: Object = changes.keys().filter_map(|name| new.remove_entry(name)).collect();
+            let decoded = decode_whole(write, patch, &mut changed);
+            new.append(&mut changed);
+            decoded
+        }
+        _ => decode_whole(write, patch, new),
+    }
+}
+
+fn decode_whole(write: &Write<'_>, patch: &Patch, new: &mut Object) -> Result<(), String> {
     let target = write.target;
     if target.resource.shape.is_some()
         && let Some(why) = target.no_conversion(new)

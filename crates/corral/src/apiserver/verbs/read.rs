@@ -122,24 +122,28 @@ pub(crate) fn list(store: &Store, target: &Target, selection: &Selection, option
     let (start, end) = bounds(&target.namespace);
     let after = key_after(&target.namespace, &place);
     let from = if after.is_empty() { start.as_bound() } else { Excluded(after.as_str()) };
-    let mut chosen = items.range(from, end.as_bound()).filter(|(key, stored)| selection.selectors.matches(key, stored));
+    let chosen = items.range(from, end.as_bound()).filter(|(key, stored)| selection.selectors.matches(key, stored));
 
     // From version 0 the original answers out of its cache, which knows no pages.
     let limit = if options.limit == 0 || options.version == "0" { usize::MAX } else { options.limit };
     let mut page = Page { revision, items: vec![], token: String::new(), remaining: None };
     let mut last = None;
-    for (key, stored) in chosen.by_ref().take(limit) {
+    for (key, stored) in chosen.take(limit) {
         last = Some(key.to_string());
         page.items.push(stored.clone());
     }
-    let remaining = chosen.count();
     // Whether there is more is told before it is known whether any of it is chosen.
     let more = |last: &String| items.range(Excluded(last.as_str()), end.as_bound()).next().is_some();
     if page.items.len() == limit
         && let Some(after) = last.filter(more)
     {
         page.token = Token::new(Some(revision), place_of(&target.namespace, &after)).encode();
-        page.remaining = selection.selectors.is_empty().then_some(remaining);
+        let is_first_of_all = from == Unbounded && items.undone.is_empty();
+        let remaining = || match is_first_of_all {
+            true => items.objects.len() - page.items.len(),
+            false => items.range(Excluded(after.as_str()), end.as_bound()).count(),
+        };
+        page.remaining = selection.selectors.is_empty().then(remaining);
     }
     Ok(page)
 }

@@ -139,7 +139,7 @@ pub(crate) fn settle(write: &Write<'_>, part: Part, mut draft: Draft) -> Answer<
     for look in looks(resource, part) {
         match look {
             Look::MetaChange => meta_rules::validate_change(resource, &new, old, &mut errors),
-            Look::Meta => meta_rules::validate(resource, &new, &mut errors),
+            Look::Meta => meta_rules::validate(resource, &new, Some(old), &mut errors),
             // The status of a custom kind is checked by the schema of the whole.
             Look::Whole if part == Part::Status && resource.shape.is_some() => {}
             Look::Whole => resource.rules.validate(&target.version, &new, &mut errors),
