@@ -53,6 +53,11 @@ impl Cluster {
     }
 
     fn with_heartbeats(roles: &[&str], period: Option<Duration>) -> Self {
+        Cluster::of(roles, period, "v2.12.3")
+    }
+
+    /// As a version of Rancher has left it.
+    fn of(roles: &[&str], period: Option<Duration>, rancher: &str) -> Self {
         let clock = Clock::virtual_from("2026-01-01T12:00:00Z".parse().unwrap());
         let server =
             ApiServer::new(Options { clock, seed: 1, latency: Duration::from_millis(1), watch_window: 10_000 });
@@ -74,7 +79,7 @@ impl Cluster {
             objects.push(node(&seed));
             seeds.push(seed);
         }
-        objects.extend(settled(&seeds, FROM, "v2.12.3"));
+        objects.extend(settled(&seeds, FROM, rancher));
         server.load(&json!({ "apiVersion": "v1", "kind": "List", "items": objects })).unwrap();
         let worst = Arc::new(Mutex::new(BTreeSet::new()));
         let mut options = WorldOptions::default().with([Part::SystemAgents, Part::Etcd]);
@@ -460,6 +465,32 @@ async fn nothing_is_written_while_rancher_is_at_work() {
     use k8s_openapi::api::apps::v1::Deployment;
     cluster.user.delete::<Deployment>(Some("cattle-system"), "rancher", None).unwrap();
     cluster.until(400, |cluster| cluster.all_run(TO)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_stays_failed_is_tried_again_when_a_user_says_so() {
+    // Agents of this version do not try again by themselves.
+    let cluster = Cluster::of(&["ec", "w"], None, "v2.15.0");
+    let _planner = cluster.planner("planner-1");
+    cluster.pass(10).await;
+    let fails = "corral.drover.dev/plan-fails".to_owned();
+    cluster.change_node("node-2", |node| {
+        node.metadata.annotations.get_or_insert_default().insert(fails.clone(), "true".to_owned());
+    });
+    cluster.ask(TO, drains(), "1");
+    cluster.pass(300).await;
+    assert_eq!(cluster.message(), "configuring worker node(s) custom-2: failure while applying plan");
+    assert_eq!(cluster.versions()["node-1"], TO);
+
+    cluster.change_node("node-2", |node| {
+        let notes = node.metadata.annotations.get_or_insert_default();
+        notes.remove(&fails);
+        notes.insert("drover.dev/retry".to_owned(), "now".to_owned());
+    });
+    cluster.until(300, |cluster| cluster.all_run(TO)).await;
+    let notes = cluster.node("node-2").metadata.annotations.unwrap_or_default();
+    assert!(!notes.contains_key("drover.dev/retry"));
+    assert!(cluster.is_tidy(2));
 }
 
 /// A planner that dies after so many writes, and another that takes over when its Lease has lapsed.

@@ -104,6 +104,9 @@ pub enum Purpose {
     NoteDrainError,
     NoteDrainDone,
     DeliverPlan,
+    /// A user wants another try of a plan that has failed.
+    RetryPlan,
+    NoteRetry,
     KeepAppliedPlan,
     AskForUncordon,
     CallPostHooks,
@@ -272,9 +275,12 @@ fn tier_turn(
     for entry in entries {
         let is_claimed = entry.node.is_some_and(|node| claims.nodes.contains_key(&node.meta.name));
         if !is_claimed && node::needs_plan(view, entry) {
-            match may_begin(view, tier, entry, claims, limit.is_none_or(|limit| out < limit)) {
+            // A machine that is out by itself, or by another planner's drain, needs no slot beside its own.
+            let is_out = node::is_out(entry, claims);
+            let others = out - usize::from(is_out);
+            match may_begin(view, tier, entry, claims, limit.is_none_or(|limit| others < limit)) {
                 Ok(node) => {
-                    out += usize::from(!node::is_out(entry, claims));
+                    out += usize::from(!is_out);
                     claim(view, node, claims, now);
                     waits.draining(entry.name(), "draining node");
                 }

@@ -1,6 +1,6 @@
 //! The way of one machine: claimed, cordoned, drained, given its plan, probed, uncordoned.
 
-use drover_api::marks::NODE_CLAIM;
+use drover_api::marks::{NODE_CLAIM, NODE_RETRY};
 use drover_api::rancher::machine_plan::annotations::{
     DRAIN_DONE, DRAIN_ERROR, DRAIN_OPTIONS, POST_DRAIN, PRE_DRAIN, UNCORDON,
 };
@@ -91,14 +91,14 @@ fn before(
     let asked = token::read(token);
     if token::takes_out(&asked) && !is(DRAIN_DONE) {
         waits.draining(entry.name(), "draining node");
+        if let Some(write) = take(view, entry, node, claims) {
+            return decision.writes.push(write);
+        }
         if !is(DRAIN_OPTIONS) {
             // What an earlier drain has left says nothing about this one.
             let mut notes = cleared(options);
             notes.insert(DRAIN_OPTIONS.to_owned(), json!(token));
             return decision.writes.push(annotate(entry, Purpose::AskForDrain, Value::Object(notes)));
-        }
-        if let Some(write) = take(view, node, claims) {
-            return decision.writes.push(write);
         }
         let hooks: Vec<&str> = token::hooks(&asked.pre_drain_hooks).collect();
         if !hooks.is_empty() && !is(PRE_DRAIN) {
@@ -128,7 +128,7 @@ fn before(
 }
 
 /// Takes the node out of service, under the claim that the planner holds; none if that has been done.
-fn take(view: &View<'_>, node: &NodeSeen, claims: &Claims) -> Option<Write> {
+fn take(view: &View<'_>, entry: &Entry<'_>, node: &NodeSeen, claims: &Claims) -> Option<Write> {
     let claim = claims.nodes.get(&node.meta.name)?;
     let is_marked = node.claim() == Some(claim.id.as_str());
     if is_marked && node.is_cordoned() {
@@ -141,8 +141,10 @@ fn take(view: &View<'_>, node: &NodeSeen, claims: &Claims) -> Option<Write> {
         name: meta.name.clone(),
         uid: meta.uid.clone(),
     };
-    // A node that was cordoned before stays so; one that somebody has uncordoned meanwhile is cordoned again.
-    let cordoned = !node.is_cordoned() || node.mark().is_some_and(|mark| mark.cordoned);
+    // A node that was cordoned before stays so, unless another planner did it for a drain that it did not end; one that
+    // somebody has uncordoned meanwhile is cordoned again.
+    let is_of_a_drain = node.mark().map_or(entry.secret.is_in_drain(), |mark| mark.cordoned);
+    let cordoned = !node.is_cordoned() || is_of_a_drain;
     let mark = Mark { owner, cordoned, done: None, failed: None };
     let mut metadata = node.meta.guard();
     metadata["labels"] = json!({ NODE_CLAIM: claim.id });
@@ -180,7 +182,11 @@ fn after(
 ) {
     let secret = entry.secret;
     if secret.has_failed() {
-        return waits.configuring(entry.name(), "failure while applying plan");
+        waits.configuring(entry.name(), "failure while applying plan");
+        return decision.writes.extend(node.wants_retry().then(|| retry(entry)));
+    }
+    if node.wants_retry() {
+        decision.writes.push(note_retry(node));
     }
     if !secret.is_in_sync() {
         return waits.configuring(entry.name(), "waiting for plan to be applied");
@@ -209,6 +215,24 @@ fn after(
         return decision.writes.push(give_back(node, node.mark().is_some_and(|mark| mark.cordoned)));
     }
     claims.nodes.remove(&node.meta.name);
+}
+
+/// The agent of a machine does not try again what it has called failed: it is told to.
+fn retry(entry: &Entry<'_>) -> Write {
+    let secret = entry.secret;
+    let mut data = json!({ keys::FAILED_CHECKSUM: null });
+    if secret.datum(keys::PLAN_STATE).is_some() {
+        data[keys::PLAN_STATE] = plan::data(&[(keys::PLAN_STATE, "pending")])[keys::PLAN_STATE].clone();
+    }
+    let patch = json!({ "metadata": secret.meta.guard(), "data": data });
+    Write { purpose: Purpose::RetryPlan, target: Target::Secret(secret.meta.name.clone()), patch }
+}
+
+fn note_retry(node: &NodeSeen) -> Write {
+    let mut metadata = node.meta.guard();
+    metadata["annotations"] = json!({ NODE_RETRY: null });
+    let patch = json!({ "metadata": metadata });
+    Write { purpose: Purpose::NoteRetry, target: Target::Node(node.meta.name.clone()), patch }
 }
 
 fn is_ours(view: &View<'_>, node: &NodeSeen) -> bool {

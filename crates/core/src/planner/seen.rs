@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use drover_api::harvester::node::UPGRADE_PAUSE;
-use drover_api::marks::{CLAIMS, NODE_CLAIM};
+use drover_api::marks::{CLAIMS, NODE_CLAIM, NODE_RETRY};
 use drover_api::rancher::machine_plan::{annotations, keys, labels};
 use drover_api::rancher::provisioning_cluster::UpgradeStrategy;
 use serde::{Deserialize, Deserializer};
@@ -352,6 +352,11 @@ impl NodeSeen {
     /// Its user wants to be asked before it is touched.
     pub(super) fn is_paused(&self) -> bool {
         self.meta.annotations.contains_key(UPGRADE_PAUSE)
+    }
+
+    /// Its user wants another try of what has failed on it.
+    pub(super) fn wants_retry(&self) -> bool {
+        self.meta.annotations.contains_key(NODE_RETRY)
     }
 
     pub(super) fn claim(&self) -> Option<&str> {

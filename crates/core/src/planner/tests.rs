@@ -248,8 +248,8 @@ fn a_node_goes_its_way_step_by_step() {
         [
             "TakeSpec",
             "ClaimNodes",
-            "AskForDrain",
             "TakeNode",
+            "AskForDrain",
             "CallPreHooks",
             "NoteDrainDone",
             "DeliverPlan",
@@ -362,6 +362,40 @@ fn a_plan_that_fails_holds_its_tier_up_and_says_so() {
     world.secret(1)["data"]["failed-checksum"] = encoded(&checksum(&plan.datum("plan").unwrap()));
     assert_eq!(world.settle().as_deref(), Some("configuring bootstrap node(s) custom-1: failure while applying plan"));
     assert_eq!(world.cordoned(), ["node-1"]);
+}
+
+#[test]
+fn a_plan_that_has_failed_is_tried_again_when_a_user_says_so() {
+    let mut world = ready(drains(), &["ec", "w"]);
+    world.ask(TO);
+    world.settle();
+    world.drained("node-1");
+    world.settle();
+    world.secret(1)["data"]["plan-state"] = encoded("failed");
+    world.settle();
+    world.purposes.clear();
+    world.nodes.get_mut("node-1").unwrap()["metadata"]["annotations"]["drover.dev/retry"] = json!("now");
+
+    let said = world.settle();
+
+    assert_eq!(said.as_deref(), Some("configuring bootstrap node(s) custom-1: waiting for plan to be applied"));
+    assert_eq!(world.secret(1)["data"]["plan-state"], encoded("pending"));
+    assert_eq!(world.nodes["node-1"]["metadata"]["annotations"]["drover.dev/retry"], Value::Null);
+    assert_eq!(world.purposes, ["RetryPlan", "NoteRetry"]);
+}
+
+#[test]
+fn a_drain_that_another_planner_has_begun_is_taken_over_with_its_cordon() {
+    let mut world = World::new(&["ec", "w"], drains());
+    world.ask(TO);
+    world.set_note(1, "rke.cattle.io/drain-options", "another token");
+    world.nodes.get_mut("node-1").unwrap()["spec"] = json!({ "unschedulable": true });
+    world.settle();
+    world.drained("node-1");
+    world.settle();
+    world.applied(1);
+    world.settle();
+    assert_eq!(world.cordoned(), ["node-2"]);
 }
 
 #[test]
