@@ -493,6 +493,37 @@ async fn a_plan_that_stays_failed_is_tried_again_when_a_user_says_so() {
     assert!(cluster.is_tidy(2));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_node_costs_few_requests_and_nobody_waits_for_nothing() {
+    const NODES: usize = 10;
+    let mut roles = vec!["w"; NODES];
+    roles[..3].copy_from_slice(&SERVERS);
+    let cluster = Cluster::new(&roles);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = asked.clone();
+    let client = refusing::client(cluster.server.service("planner-1"), move |request| {
+        if !request.uri().path().contains("/leases") {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+        None
+    });
+    let _planner = cluster.planner_of(client, "planner-1");
+    cluster.pass(30).await;
+    let (before, began) = (asked.load(Ordering::SeqCst), cluster.clock.now());
+
+    cluster.ask(TO, drains(), "1");
+    while !(cluster.all_run(TO) && cluster.is_tidy(NODES)) {
+        cluster.clock.sleep(Duration::from_millis(100)).await;
+    }
+
+    // An agent takes 15 seconds for a plan and 5 more until it has probed, counted in whole ones: all else is the planner's.
+    let each = drover_clock::between(began, cluster.clock.now()).as_secs_f64() / NODES as f64;
+    let requests = (asked.load(Ordering::SeqCst) - before) / NODES;
+    println!("{each:.2} s and {requests} requests a node");
+    assert!(each < 21.0, "{each:.2} s a node");
+    assert!(requests <= 30, "{requests} requests a node");
+}
+
 /// A planner that dies after so many writes, and another that takes over when its Lease has lapsed.
 async fn survives_a_crash_after(writes: usize) -> bool {
     let cluster = Cluster::new(&["ec", "w"]);
