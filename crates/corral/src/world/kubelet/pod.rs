@@ -87,6 +87,7 @@ impl Life<'_> {
         for (container, status) in self.spec.containers.iter().zip(&mut statuses) {
             let default =
                 if self.restart_policy() == "Always" { Lasts::Forever } else { Lasts::For(self.options.job_duration) };
+            let default = self.elsewhere(container).unwrap_or(default);
             let script = Script { ready_after: self.ready_after(container), ..self.script(container, default) };
             match self.step(container, status, script, from) {
                 Progress::Succeeded => {}
@@ -179,14 +180,15 @@ impl Life<'_> {
         self.spec.init_containers.iter().flatten().any(|init| init.name == container.name)
     }
 
-    /// A program that runs elsewhere goes on until its exit code is known.
     fn init_duration(&self, container: &Container) -> Lasts {
+        self.elsewhere(container).unwrap_or(Lasts::For(self.options.init_duration))
+    }
+
+    /// A program that runs elsewhere goes on until its exit code is known.
+    fn elsewhere(&self, container: &Container) -> Option<Lasts> {
         let ended = annotations::exit_code(self.pod.metadata.annotations.as_ref(), EXIT_CODE, &container.name);
-        match (self.options.run_elsewhere.contains(&container.name), ended) {
-            (true, None) => Lasts::Forever,
-            (true, Some(_)) => Lasts::For(Duration::ZERO),
-            (false, _) => Lasts::For(self.options.init_duration),
-        }
+        let lasts = if ended.is_some() { Lasts::For(Duration::ZERO) } else { Lasts::Forever };
+        self.options.run_elsewhere.contains(&container.name).then_some(lasts)
     }
 
     /// The machine's annotations win over the pod's where that does not run for ever, and both over the options.

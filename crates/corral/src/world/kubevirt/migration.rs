@@ -254,7 +254,10 @@ fn tidy_up(scene: &Scene<'_>) -> Outcome {
             .filter(|pod| launcher::migration_of(pod) == Some(target) && pods::node(pod) != here)
             .map(Action::delete_pod)
             .collect(),
-        _ if is_last(scene) => alive.filter(|pod| pods::node(pod) != here).filter_map(told_to_end).collect(),
+        _ if is_last(scene) => {
+            let left = alive.filter(|pod| pods::node(pod) != here && !is_awaited(scene, pod));
+            left.filter_map(told_to_end).collect()
+        }
         _ => Vec::new(),
     };
     if scene.migration.metadata.deletion_timestamp.is_some()
@@ -265,6 +268,13 @@ fn tidy_up(scene: &Scene<'_>) -> Outcome {
         deeds.push(Action::update(&after));
     }
     Outcome::act(deeds)
+}
+
+/// The pod is where the instance goes next, though it has not set out yet.
+fn is_awaited(scene: &Scene<'_>, pod: &Pod) -> bool {
+    let unfinished = scene.of_instance.iter().filter(|other| !is_final(other));
+    let mut uids = unfinished.map(|other| pods::uid(&other.metadata));
+    uids.any(|uid| launcher::migration_of(pod) == Some(uid))
 }
 
 /// The instance has not set out again since.
