@@ -79,6 +79,26 @@ pub const PLANNED: &str = "drover.dev/planned";
 /// Label of the webhook configurations that Drover registers, and of the Secret with their certificate.
 pub const WEBHOOK: &str = "drover.dev/webhook";
 
+/// Annotation of an Upgrade: how far it is, as JSON.
+///
+/// The leader writes it, guarded by the Upgrade's resourceVersion, before it does what follows from it: so two operators
+/// cannot send two nodes on their way. Unlike the status it survives whoever writes the object without one. It stays.
+pub const PROGRESS: &str = "drover.dev/progress";
+
+/// Annotation of an Upgrade, by a person: whose steps its Jobs run, [`STEPS_RELEASE`] or [`STEPS_DROVER`]. Without it the
+/// release decides.
+pub const STEPS: &str = "drover.dev/steps";
+/// Those of the release's own upgrade image.
+pub const STEPS_RELEASE: &str = "release";
+pub const STEPS_DROVER: &str = "drover";
+
+/// Annotation of an Upgrade, by a person: try again what has failed, whatever the value. Drover takes it away.
+pub const UPGRADE_RETRY: &str = "drover.dev/retry";
+
+/// Annotation of an Upgrade, by a person: `true` lets Drover drive it although Harvester itself is at work, for somebody who
+/// has switched off Harvester's own upgrade controller.
+pub const DRIVE: &str = "drover.dev/drive";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,7 +106,8 @@ mod tests {
     #[test]
     fn all_keys_of_ours_begin_alike() {
         let claims = [CLAIMS, NODE_CLAIM, JOB_CLAIM, JOB_TEMPLATE, NODE_FAILED, NODE_RETRY, WAITS];
-        for key in claims.into_iter().chain([ON_FAILURE, PAUSED, AFTER, GATE, ACCEPT, PLANNED, WEBHOOK]) {
+        let ours = [ON_FAILURE, PAUSED, AFTER, GATE, ACCEPT, PLANNED, PROGRESS, STEPS, DRIVE, WEBHOOK];
+        for key in claims.into_iter().chain(ours) {
             assert!(key.starts_with(PREFIX), "{key}");
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use drover_operator::Connection;
 
-use crate::commands::{corral, crds, demo, drain, operator, preflight, simulate, status, why};
+use crate::commands::{corral, crds, demo, drain, node, operator, preflight, simulate, status, upgrade, why};
 
 /// Upgrades Kubernetes clusters, node by node, and says at any moment what it waits for.
 #[derive(Debug, Parser)]
@@ -38,6 +38,12 @@ pub enum Command {
     Drain(drain::DrainArgs),
     /// Marks nodes as unschedulable, as `kubectl cordon` does
     Cordon(drain::CordonArgs),
+    /// Pauses and resumes nodes of a Harvester upgrade, or lets it take up what has failed
+    Upgrade(upgrade::UpgradeArgs),
+    /// Does one step of a Harvester upgrade on a node, as its Jobs call it
+    Node(node::NodeArgs),
+    /// Raises the system services of a Harvester cluster, as the Job of that name calls it
+    ApplyManifests(node::ApplyManifestsArgs),
     /// Prints the definitions of Drover's kinds, for `kubectl apply -f -`
     Crds(crds::CrdsArgs),
 }

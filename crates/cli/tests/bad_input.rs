@@ -86,7 +86,7 @@ fn an_address_that_cannot_be_listened_on_is_named() {
 #[test]
 fn what_was_called_wrongly_has_an_exit_code_of_its_own() {
     for arguments in [
-        &["demo", "harvester"][..],
+        &["demo", "guest"][..],
         &["demo", "--speed", "0"],
         &["demo", "--speed", "max", "--listen", "127.0.0.1:0"],
         &["operator", "--controllers", "guest"],
@@ -104,8 +104,8 @@ fn what_was_called_wrongly_has_an_exit_code_of_its_own() {
 #[test]
 fn what_is_not_in_this_release_is_said_clearly() {
     let stderr = |arguments: &[&str]| String::from_utf8(run(arguments).stderr).unwrap();
-    assert!(stderr(&["demo", "guest"]).contains("guest upgrades are not in this release, only plan is"));
-    assert!(stderr(&["operator", "--controllers", "plan,harvester"]).contains("harvester is not in this release"));
+    assert!(stderr(&["demo", "guest"]).contains("guest upgrades are not in this release, only plan and harvester are"));
+    assert!(stderr(&["operator", "--controllers", "plan,guest"]).contains("guest is not in this release"));
 }
 
 #[test]

@@ -53,6 +53,18 @@ pub enum Kind {
     Secret,
     Event,
     Pod,
+    Upgrade,
+    UpgradeLog,
+    VirtualMachineImage,
+    VirtualMachine,
+    Deployment,
+    Service,
+    ConfigMap,
+    ManagedChart,
+    /// Of provisioning.cattle.io.
+    Cluster,
+    /// Of longhorn.io.
+    Setting,
 }
 
 /// One object: `Node/n1`, `Job/system-upgrade/apply-…`.
@@ -74,7 +86,11 @@ impl Subject {
     }
 
     pub fn job(namespace: &str, name: &str) -> Self {
-        Subject { kind: Kind::Job, namespace: namespace.to_owned(), name: name.to_owned() }
+        Subject::new(Kind::Job, namespace, name)
+    }
+
+    pub fn new(kind: Kind, namespace: &str, name: &str) -> Self {
+        Subject { kind, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 }
 
@@ -106,6 +122,10 @@ pub enum Act {
     Delete {
         uid: String,
     },
+    /// A request to a part of the object that does something, such as the `stop` of a VirtualMachine.
+    Call {
+        part: &'static str,
+    },
 }
 
 /// Why a write is made: one word for logs, traces and coverage.
@@ -136,10 +156,38 @@ pub enum Purpose {
     PublishStatus,
     /// An Event. The only write that may fail without ending the batch.
     Announce,
+    /// How far an Upgrade is, is noted on it before anything follows from that.
+    NoteProgress,
+    /// What an Upgrade needs comes into being: its image, its repository, its Plans.
+    Provide,
+    /// The planner of the cluster is asked to bring the nodes to another version.
+    AskPlanner,
+    /// The planner is told that a hook is done.
+    Acknowledge,
+    /// A Node gets a mark of its Upgrade.
+    MarkNode,
+    /// Something is set otherwise for as long as an Upgrade takes.
+    Hold,
+    /// A step of an Upgrade on a node or on the system services.
+    Step,
+    /// An Upgrade has ended: what it made goes, and what it set otherwise is as before.
+    CleanUp,
 }
 
 impl Purpose {
-    /// All of them, for coverage.
+    /// Those that Upgrades add.
+    pub const OF_UPGRADES: [Purpose; 8] = [
+        Purpose::NoteProgress,
+        Purpose::Provide,
+        Purpose::AskPlanner,
+        Purpose::Acknowledge,
+        Purpose::MarkNode,
+        Purpose::Hold,
+        Purpose::Step,
+        Purpose::CleanUp,
+    ];
+
+    /// Those of Plans, for coverage.
     pub const ALL: [Purpose; 13] = [
         Purpose::RaiseEpoch,
         Purpose::ClaimNodes,
@@ -225,10 +273,62 @@ pub enum Reason {
     PodTerminating,
     /// The volume of a pod that has gone is still attached to the node.
     VolumeAttached,
+    /// The Upgrade asks for something that cannot be done.
+    UpgradeInvalid,
+    /// Another Upgrade has to end first.
+    AnotherUpgradeFirst,
+    /// The image that holds the release is not there yet.
+    ImageNotReady,
+    /// The repository of the release does not serve it.
+    RepositoryNotReady,
+    /// What the release says of itself cannot be read, or must not be followed.
+    ReleaseRefused,
+    /// Images are being loaded on nodes.
+    ImagesPreloading,
+    /// A Node is not part of the upgrade, because nobody manages it.
+    NodeUnmanaged,
+    /// The user has paused a node.
+    NodePaused,
+    /// Rancher's planner has not asked for the node yet.
+    PlannerWorks,
+    /// Another node is out.
+    AnotherNodeIsOut,
+    /// etcd would lose its quorum.
+    QuorumAtRisk,
+    /// A node reboots into its new system.
+    NodeRebooting,
+    /// A volume has too few sound replicas.
+    VolumeUnhealthy,
+    /// VMs are on their way to other nodes.
+    VmsLeaving,
+    /// A system service is not at its version yet.
+    ServiceNotReady,
+    /// What an Upgrade has made is still being cleared away.
+    CleaningUp,
 }
 
 impl Reason {
-    /// All of them, for coverage.
+    /// Those that Upgrades add.
+    pub const OF_UPGRADES: [Reason; 16] = [
+        Reason::UpgradeInvalid,
+        Reason::AnotherUpgradeFirst,
+        Reason::ImageNotReady,
+        Reason::RepositoryNotReady,
+        Reason::ReleaseRefused,
+        Reason::ImagesPreloading,
+        Reason::NodeUnmanaged,
+        Reason::NodePaused,
+        Reason::PlannerWorks,
+        Reason::AnotherNodeIsOut,
+        Reason::QuorumAtRisk,
+        Reason::NodeRebooting,
+        Reason::VolumeUnhealthy,
+        Reason::VmsLeaving,
+        Reason::ServiceNotReady,
+        Reason::CleaningUp,
+    ];
+
+    /// Those of Plans, for coverage.
     pub const ALL: [Reason; 29] = [
         Reason::PlanInvalid,
         Reason::VersionUnresolved,

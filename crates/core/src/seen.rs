@@ -141,7 +141,7 @@ impl Seen {
             Kind::Job => Some(Seen::Job(JobSeen::decode(json)?)),
             Kind::Secret => Some(Seen::Secret(SecretSeen::decode(json)?)),
             Kind::Pod => Some(Seen::Pod(PodSeen::decode(json)?)),
-            Kind::Event => None,
+            _ => None,
         })
     }
 

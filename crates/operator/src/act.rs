@@ -4,6 +4,8 @@
 //! waiting for the watch to tell.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use drover_core::decision::{Act, Kind, Purpose, Subject, Write};
 use drover_core::seen::Seen;
@@ -41,8 +43,32 @@ impl std::fmt::Display for Failure {
             Act::Patch(_) => "patch",
             Act::PatchStatus(_) => "patch the status of",
             Act::Delete { .. } => "delete",
+            Act::Call { part } => part,
         };
         write!(f, "cannot {verb} {}: {}", self.write.subject, self.error)
+    }
+}
+
+/// Who is told what a write was answered with.
+pub trait Ears: std::fmt::Debug + Send + Sync {
+    /// The object as it is now, none if it is no more; gives back its resourceVersion, where it is known.
+    fn hear(&self, subject: &Subject, body: Option<&[u8]>) -> Option<u64>;
+}
+
+impl Ears for UnboundedSender<Message> {
+    fn hear(&self, subject: &Subject, body: Option<&[u8]>) -> Option<u64> {
+        let kind = subject.kind;
+        let (message, version) = match body.map(|body| Seen::decode(kind, body)) {
+            Some(Ok(Some(seen))) => {
+                let version = seen.meta().resource_version;
+                (Message::Changed(Box::new(seen)), Some(version))
+            }
+            Some(_) => return None,
+            None => (Message::Missing { kind, name: subject.name.clone() }, None),
+        };
+        // A closed inbox means that the operator has ended, and this batch with it.
+        let _ = self.send(message);
+        version
     }
 }
 
@@ -50,7 +76,9 @@ impl std::fmt::Display for Failure {
 #[derive(Clone, Debug)]
 pub struct Hands {
     pub api: Api,
-    pub inbox: UnboundedSender<Message>,
+    pub ears: Arc<dyn Ears>,
+    /// The definition of Upgrade has no status of its own, as Harvester installs it: it is written with the object.
+    pub plain_status: Arc<AtomicBool>,
     /// Until when this process leads. Whoever no longer does, writes nothing.
     pub leading_until: watch::Receiver<Option<Instant>>,
 }
@@ -119,7 +147,21 @@ impl Hands {
                 self.api.post(&format!("{path}?{manager}"), body).await
             }
             Act::Patch(patch) => self.change(&format!("{path}?{manager}"), &path, patch).await,
-            Act::PatchStatus(patch) => self.change(&format!("{path}/status?{manager}"), &path, patch).await,
+            Act::PatchStatus(patch) => {
+                let (own, plain) = (format!("{path}/status?{manager}"), format!("{path}?{manager}"));
+                if self.plain_status.load(Ordering::Relaxed) {
+                    return self.change(&plain, &path, patch).await;
+                }
+                match self.change(&own, &path, patch).await {
+                    Err(error) if error.code() == Some(404) && write.subject.kind == Kind::Upgrade => {
+                        let answer = self.change(&plain, &path, patch).await;
+                        self.plain_status.store(answer.is_ok(), Ordering::Relaxed);
+                        answer
+                    }
+                    answer => answer,
+                }
+            }
+            Act::Call { part } => self.api.put(&call(&write.subject, part), &json!({})).await,
             Act::Delete { uid } => {
                 let options = json!({
                     "apiVersion": "v1", "kind": "DeleteOptions",
@@ -162,29 +204,22 @@ impl Hands {
     }
 
     fn tell(&self, write: &Write, body: Option<&[u8]>) -> Option<u64> {
-        let kind = write.subject.kind;
-        if kind == Kind::Event {
-            return None;
-        }
-        let (message, version) = match body.map(|body| Seen::decode(kind, body)) {
-            Some(Ok(Some(seen))) => {
-                let version = seen.meta().resource_version;
-                (Message::Changed(Box::new(seen)), Some(version))
-            }
-            Some(_) => return None,
-            None => (Message::Missing { kind, name: write.subject.name.clone() }, None),
-        };
-        // A closed inbox means that the operator has ended, and this batch with it.
-        let _ = self.inbox.send(message);
-        version
+        let is_told = write.subject.kind != Kind::Event && !matches!(write.act, Act::Call { .. });
+        if is_told { self.ears.hear(&write.subject, body) } else { None }
     }
+}
+
+/// Where KubeVirt is told to do something with a VM.
+fn call(subject: &Subject, part: &str) -> String {
+    let group = drover_api::kubevirt::SUBRESOURCES_GROUP;
+    format!("/apis/{group}/v1/namespaces/{}/virtualmachines/{}/{part}", subject.namespace, subject.name)
 }
 
 /// The resourceVersion that a patch is guarded by.
 fn guard(write: &Write) -> Option<&str> {
     match &write.act {
         Act::Patch(patch) | Act::PatchStatus(patch) => patch["metadata"]["resourceVersion"].as_str(),
-        Act::Create(_) | Act::Delete { .. } => None,
+        Act::Create(_) | Act::Delete { .. } | Act::Call { .. } => None,
     }
 }
 

@@ -252,15 +252,43 @@ impl Lines {
     }
 }
 
+/// Group, version and plural of a kind.
+fn place(kind: Kind) -> (&'static str, &'static str, &'static str) {
+    match kind {
+        Kind::Plan => ("upgrade.cattle.io", "v1", "plans"),
+        Kind::Node => ("", "v1", "nodes"),
+        Kind::Job => ("batch", "v1", "jobs"),
+        Kind::Secret => ("", "v1", "secrets"),
+        Kind::Event => ("", "v1", "events"),
+        Kind::Pod => ("", "v1", "pods"),
+        Kind::Upgrade => ("harvesterhci.io", "v1beta1", "upgrades"),
+        Kind::UpgradeLog => ("harvesterhci.io", "v1beta1", "upgradelogs"),
+        Kind::VirtualMachineImage => ("harvesterhci.io", "v1beta1", "virtualmachineimages"),
+        Kind::VirtualMachine => ("kubevirt.io", "v1", "virtualmachines"),
+        Kind::Deployment => ("apps", "v1", "deployments"),
+        Kind::Service => ("", "v1", "services"),
+        Kind::ConfigMap => ("", "v1", "configmaps"),
+        Kind::ManagedChart => ("management.cattle.io", "v3", "managedcharts"),
+        Kind::Cluster => ("provisioning.cattle.io", "v1", "clusters"),
+        Kind::Setting => ("longhorn.io", "v1beta2", "settings"),
+    }
+}
+
+/// As kubectl takes it: `jobs.batch`.
+pub fn plural(kind: Kind) -> String {
+    match place(kind) {
+        ("", _, plural) => plural.to_owned(),
+        (group, _, plural) => format!("{plural}.{group}"),
+    }
+}
+
 /// The path of all objects of a kind in a namespace; Nodes have none.
 pub fn collection(kind: Kind, namespace: &str) -> String {
+    let (group, version, plural) = place(kind);
+    let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
     match kind {
-        Kind::Plan => format!("/apis/upgrade.cattle.io/v1/namespaces/{namespace}/plans"),
-        Kind::Node => "/api/v1/nodes".to_owned(),
-        Kind::Job => format!("/apis/batch/v1/namespaces/{namespace}/jobs"),
-        Kind::Secret => format!("/api/v1/namespaces/{namespace}/secrets"),
-        Kind::Event => format!("/api/v1/namespaces/{namespace}/events"),
-        Kind::Pod => format!("/api/v1/namespaces/{namespace}/pods"),
+        Kind::Node => format!("{root}/{plural}"),
+        _ => format!("{root}/namespaces/{namespace}/{plural}"),
     }
 }
 

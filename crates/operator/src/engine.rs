@@ -1,6 +1,6 @@
 //! The loop: takes what the inbox brings, decides, sends the writes off.
 
-mod desk;
+pub(crate) mod desk;
 mod outside;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,11 +23,12 @@ use tokio::time::Instant;
 
 use self::desk::Desk;
 use crate::act::{Failure, Hands};
-use crate::api::Api;
+use crate::api::{Api, plural};
 use crate::channels::{Channels, NoChannels};
 use crate::election::{Candidate, ElectionOptions, resign};
+use crate::harvester::{self, HarvesterOptions};
 use crate::inbox::Message;
-use crate::listening::{follow, plural};
+use crate::listening::follow;
 use crate::presence::Presence;
 use crate::store::Store;
 
@@ -35,10 +36,6 @@ use crate::store::Store;
 const COALESCE: Duration = Duration::from_millis(50);
 /// Everything is looked at again after this time, should an event have been lost.
 const LOOK_AT_ALL: Duration = Duration::from_secs(300);
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// A write that fails this often in a row, for a reason that may pass, is published as a wait.
-const FAILURES_TO_TELL: u32 = 3;
 
 /// How often a channel is asked unless somebody says otherwise.
 const POLL_INTERVAL: Duration = Duration::from_secs(15 * 60);
@@ -60,6 +57,10 @@ pub struct OperatorOptions {
     pub channels: Arc<dyn Channels>,
     /// The Node that this process runs on: Events on it tell that it has started.
     pub node: Option<String>,
+    /// Plans are driven.
+    pub plans: bool,
+    /// Upgrades of Harvester are driven, too.
+    pub harvester: Option<HarvesterOptions>,
     pub clock: Clock,
 }
 
@@ -74,6 +75,8 @@ impl OperatorOptions {
             poll_interval: POLL_INTERVAL,
             channels: Arc::new(NoChannels),
             node: None,
+            plans: true,
+            harvester: None,
             clock,
         }
     }
@@ -125,7 +128,8 @@ impl Operator {
         let (inbox, messages) = unbounded_channel();
         let (leading, leading_until) = watch::channel(None);
         let mut tasks = JoinSet::new();
-        for kind in WATCHED {
+        let drives_plans = self.options.plans;
+        for kind in WATCHED.into_iter().filter(|_| drives_plans) {
             tasks.spawn(follow(
                 self.api.clone(),
                 self.options.clock,
@@ -162,12 +166,21 @@ impl Operator {
 
         let (api, election, identity) =
             (self.api.clone(), self.options.election.clone(), self.options.identity.clone());
-        let hands = Hands { api: self.api.clone(), inbox, leading_until };
-        let engine = Engine::new(self, hands, drains);
+        let upgrades = self.options.harvester.clone().map(|options| {
+            let told = self.reports.clone();
+            harvester::drive(self.api.clone(), self.options.clock, options, leading_until.clone(), told)
+        });
+        let (ears, plain_status) = (Arc::new(inbox.clone()), Arc::default());
+        let hands = Hands { api: self.api.clone(), ears, plain_status, leading_until };
+        let engine = Engine::new(self, hands, inbox, drains);
         tokio::select! {
             biased;
             () = stop => {}
             () = engine.run(messages) => {}
+            () = async { match upgrades {
+                Some(upgrades) => upgrades.await,
+                None => std::future::pending().await,
+            } } => {}
         }
         drop(tasks);
         resign(&api, &election, &identity).await;
@@ -194,6 +207,7 @@ struct Engine {
     options: OperatorOptions,
     reports: Option<UnboundedSender<Report>>,
     hands: Hands,
+    inbox: UnboundedSender<Message>,
     store: Store,
     desks: BTreeMap<Work, Desk>,
     unseen: BTreeMap<Kind, (String, bool)>,
@@ -211,12 +225,13 @@ struct Engine {
 }
 
 impl Engine {
-    fn new(operator: Operator, hands: Hands, drains: watch::Sender<bool>) -> Self {
+    fn new(operator: Operator, hands: Hands, inbox: UnboundedSender<Message>, drains: watch::Sender<bool>) -> Self {
         Engine {
             look_at_all: operator.options.clock.now(),
             options: operator.options,
             reports: operator.reports,
             hands,
+            inbox,
             store: Store::default(),
             desks: BTreeMap::new(),
             unseen: BTreeMap::new(),
@@ -353,21 +368,7 @@ impl Engine {
 
     fn finish(&mut self, work: Work, failure: Option<Box<Failure>>) {
         let now = self.options.clock.now();
-        let desk = self.desks.entry(work.clone()).or_default();
-        (desk.in_flight, desk.claiming) = (false, false);
-        match failure {
-            None => (desk.failures, desk.not_before, desk.last_failure) = (0, None, None),
-            Some(failure) => {
-                let pause = FIRST_PAUSE.saturating_mul(1 << desk.failures.min(16)).min(LONGEST_PAUSE);
-                let pause = pause.max(failure.error.retry_after().unwrap_or_default());
-                desk.failures += 1;
-                desk.not_before = Some(later(now, pause));
-                if !failure.is_lost_race() {
-                    tracing::warn!("{failure}");
-                }
-                desk.last_failure = Some(failure);
-            }
-        }
+        self.desks.entry(work.clone()).or_default().end(failure, now);
         self.wake_one(work);
     }
 
@@ -475,11 +476,11 @@ impl Engine {
         if stages.iter().flatten().any(|write| matches!(write.act, Act::PatchStatus(_))) {
             desk.status_written = Some(now);
         }
-        let hands = self.hands.clone();
+        let (hands, inbox) = (self.hands.clone(), self.inbox.clone());
         self.batches.spawn(async move {
             let failure = hands.carry_out(stages).await;
             // A closed inbox means that the operator has ended, and this batch with it.
-            let _ = hands.inbox.send(Message::Done { work, failure });
+            let _ = inbox.send(Message::Done { work, failure });
         });
     }
 }
@@ -514,16 +515,5 @@ fn trouble(desk: &Desk, plan: &PlanSeen, unseen: &BTreeMap<Kind, (String, bool)>
         remedy: Some(grant(*kind)),
         blind: true,
     });
-    let writing = desk.last_failure.as_ref().and_then(|failure| {
-        let forbidden = failure.error.is_forbidden();
-        let told = forbidden || failure.error.code() == Some(422) || desk.failures >= FAILURES_TO_TELL;
-        (told && !failure.is_lost_race()).then(|| Trouble {
-            reason: if forbidden { Reason::NoPermission } else { Reason::ApiRefuses },
-            sentence: failure.to_string(),
-            remedy: forbidden
-                .then(|| format!("grant the operator what it lacks on {}", plural(failure.write.subject.kind))),
-            blind: false,
-        })
-    });
-    seeing.chain(writing).collect()
+    seeing.chain(desk.trouble()).collect()
 }

@@ -5,7 +5,7 @@ use drover_core::decision::Kind;
 use drover_core::seen::Seen;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::api::{Api, ApiError, collection};
+use crate::api::{Api, ApiError, collection, plural};
 use crate::follow::{self, Collection, Listener};
 use crate::inbox::Message;
 
@@ -15,17 +15,6 @@ pub async fn follow(api: Api, clock: Clock, kind: Kind, namespace: String, inbox
     let label = if kind == Kind::Pod { drover_api::plan::labels::PLAN } else { "" };
     let followed = Collection { path: collection(kind, &namespace), label, metadata_only: false };
     follow::follow(api, clock, followed, Ear { kind, inbox, objects: Vec::new() }).await;
-}
-
-pub fn plural(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Plan => "plans.upgrade.cattle.io",
-        Kind::Node => "nodes",
-        Kind::Job => "jobs.batch",
-        Kind::Secret => "secrets",
-        Kind::Event => "events",
-        Kind::Pod => "pods",
-    }
 }
 
 /// A closed inbox means that the operator has ended, and this with it: what cannot be sent is of no use.

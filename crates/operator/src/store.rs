@@ -78,7 +78,8 @@ impl Store {
             Kind::Job => Some(&mut self.jobs),
             Kind::Secret => Some(&mut self.secrets),
             Kind::Pod => Some(&mut self.pods),
-            Kind::Event => None,
+            // Events are only written; the others belong to Upgrades, which are kept elsewhere.
+            _ => None,
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Watching without driving: follows the cluster by watches, and tells over HTTP what it sees. It writes nothing.
 
-mod mirror;
-
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +23,7 @@ use tokio::sync::watch::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 
 use crate::api::Api;
-use mirror::Mirror;
+use crate::mirror::Mirror;
 
 /// A client that does not finish its request in this time is not waited for.
 const PATIENCE: Duration = Duration::from_secs(10);

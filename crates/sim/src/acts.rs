@@ -332,6 +332,7 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
         "RKEControlPlane" => ("/apis/rke.cattle.io/v1", "rkecontrolplanes"),
         "ManagedChart" => ("/apis/management.cattle.io/v3", "managedcharts"),
         "Addon" => ("/apis/harvesterhci.io/v1beta1", "addons"),
+        "Upgrade" => ("/apis/harvesterhci.io/v1beta1", "upgrades"),
         "VirtualMachineImage" => ("/apis/harvesterhci.io/v1beta1", "virtualmachineimages"),
         "Deployment" => ("/apis/apps/v1", "deployments"),
         "DaemonSet" => ("/apis/apps/v1", "daemonsets"),

@@ -14,6 +14,7 @@ pub mod live;
 mod original;
 pub mod programs;
 mod record;
+mod repository;
 pub mod run;
 pub mod sabotage;
 pub mod scenario;

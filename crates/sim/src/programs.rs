@@ -1,25 +1,33 @@
 //! What runs inside the simulated kubelets: the real drain, in the container of a Job that is made for it, and where a
-//! Plan lets it prepare its nodes.
+//! Plan lets it prepare its nodes; and the real steps of a Harvester upgrade, in the containers of its Jobs.
 //!
 //! The kubelet of the world starts the container and waits for its exit code; the program itself is the one that
-//! `drover drain` runs, against the same API. It dies with its machine and its pod, and begins anew with them.
+//! `drover drain`, `drover node` or `drover apply-manifests` runs, against the same API. It dies with its machine and its
+//! pod, and begins anew with them. What the steps do to their machine, the world does when the pod has succeeded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use drover_api::harvester::jobs::CONTAINER as APPLY;
 use drover_api::plan::jobs::containers::{DRAIN, PREPARE};
 use drover_api::plan::jobs::variables::NODE_NAME;
 use drover_clock::Clock;
 use drover_core::decision::{Kind, Subject};
+use drover_core::harvester::steps::HostDeed;
 use drover_corral::apiserver::{ApiServer, Change, Direct};
-use drover_corral::world::annotations::{EXIT_CODE, down_until};
+use drover_corral::world::annotations::{EXIT_CODE, OS_IMAGE, REBOOT, down_until};
 use drover_operator::drain::{DrainFlags, drain};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use drover_operator::harvester::steps::{self, Host};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use tokio::task::{AbortHandle, JoinSet};
+
+/// How long a machine is away that boots another system.
+const REBOOTS_FOR: &str = "20s";
 
 /// The containers that this module runs, for the kubelets to leave alone.
 pub fn run_elsewhere(prepares_by_drain: bool) -> BTreeSet<String> {
     let prepare = prepares_by_drain.then(|| PREPARE.to_owned());
-    prepare.into_iter().chain([DRAIN.to_owned()]).collect()
+    prepare.into_iter().chain([DRAIN, APPLY].map(str::to_owned)).collect()
 }
 
 /// Runs until the future is dropped.
@@ -87,7 +95,7 @@ impl Machines {
         match change.resource.kind.as_str() {
             "Pod" => match self.direct.json(&change.resource, &change.namespace, &change.name) {
                 // Pods are many, and few of them drain: the others need not be read.
-                Some(json) if !mentions_drain(&json) => {}
+                Some(json) if !mentions_program(&json) => {}
                 Some(json) => {
                     if let Ok(pod) = serde_json::from_slice(&json) {
                         self.look_at(&pod);
@@ -107,7 +115,7 @@ impl Machines {
     }
 
     fn look_at(&mut self, pod: &Pod) {
-        let run = drain_under_way(pod);
+        let run = under_way(pod);
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         self.end_all_but(&uid, run.as_ref());
         let Some(run) = run.filter(|run| !self.running.contains_key(run)) else { return };
@@ -121,11 +129,20 @@ impl Machines {
         let namespace = pod.metadata.namespace.clone().unwrap_or_default();
         let name = pod.metadata.name.clone().unwrap_or_default();
         let own_pod = Subject { kind: Kind::Pod, namespace: namespace.clone(), name: name.clone() };
-        let client = self.server.client(&format!("{node}/drain"));
+        let program = if run.container == APPLY { "steps" } else { "drain" };
+        let client = self.server.client(&format!("{node}/{program}"));
         let (clock, args) = (self.clock, args(pod, &run.container, &node));
+        let host = SimulatedHost { direct: self.direct.clone(), namespace: namespace.clone(), pod: name.clone() };
         let (id, place) = (run.clone(), (namespace.clone(), name.clone()));
         let program = self.programs.spawn(async move {
             let exit_code = match DrainFlags::of_container(&args) {
+                _ if id.container == APPLY => match steps::order(&args) {
+                    Some(order) => {
+                        let done = steps::run(client, clock, &order, Some(own_pod), &host, &mut |_| {}).await;
+                        i32::from(done.is_err())
+                    }
+                    None => 2,
+                },
                 // The words are for a log; what holds it up stands on the pod.
                 Some((drained, flags)) => {
                     let order = flags.order(&drained, Some(own_pod));
@@ -181,25 +198,61 @@ impl Machines {
     }
 }
 
-fn mentions_drain(json: &[u8]) -> bool {
-    let name = format!("\"name\":\"{DRAIN}\"");
-    json.windows(name.len()).any(|part| part == name.as_bytes())
+fn mentions_program(json: &[u8]) -> bool {
+    [DRAIN, APPLY].iter().any(|program| {
+        let name = format!("\"name\":\"{program}\"");
+        json.windows(name.len()).any(|part| part == name.as_bytes())
+    })
 }
 
-/// The drain of a pod that runs now and has not ended.
-fn drain_under_way(pod: &Pod) -> Option<RunId> {
+/// The program of a pod that runs now and has not ended.
+fn under_way(pod: &Pod) -> Option<RunId> {
     let told = |container: &str| {
         let key = format!("{EXIT_CODE}.{container}");
         pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(&key))
     };
-    let statuses = pod.status.as_ref()?.init_container_statuses.as_ref()?;
-    let runs = statuses.iter().find(|status| status.state.as_ref().is_some_and(|state| state.running.is_some()))?;
-    let drains = runs.name == DRAIN || runs.name == PREPARE && is_drain(&args(pod, PREPARE, ""));
-    (drains && !told(&runs.name)).then(|| RunId {
+    let status = pod.status.as_ref()?;
+    let statuses = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+    let is_running = |status: &&ContainerStatus| status.state.as_ref().is_some_and(|state| state.running.is_some());
+    let runs = statuses.into_iter().find(is_running)?;
+    let is_ours = match runs.name.as_str() {
+        DRAIN | APPLY => true,
+        PREPARE => is_drain(&args(pod, PREPARE, "")),
+        _ => false,
+    };
+    (is_ours && !told(&runs.name)).then(|| RunId {
         uid: pod.metadata.uid.clone().unwrap_or_default(),
         container: runs.name.clone(),
         restarts: runs.restart_count,
     })
+}
+
+/// The machine of a pod: what is installed on it is there when the pod has succeeded, after a reboot.
+#[derive(Debug)]
+struct SimulatedHost {
+    direct: Direct,
+    namespace: String,
+    pod: String,
+}
+
+impl Host for SimulatedHost {
+    fn act(&self, deed: HostDeed) -> BoxFuture<'static, Result<(), String>> {
+        let (direct, namespace, name) = (self.direct.clone(), self.namespace.clone(), self.pod.clone());
+        Box::pin(async move {
+            let HostDeed::InstallSystem { os } = deed else { return Ok(()) };
+            while let Ok(Some(mut pod)) = direct.get::<Pod>(Some(&namespace), &name) {
+                let annotations = pod.metadata.annotations.get_or_insert_default();
+                annotations.insert(OS_IMAGE.to_owned(), os.clone());
+                annotations.insert(REBOOT.to_owned(), REBOOTS_FOR.to_owned());
+                match direct.update(&pod) {
+                    Err(status) if status.code == 409 => {}
+                    Err(status) => return Err(status.message),
+                    Ok(_) => return Ok(()),
+                }
+            }
+            Err("its pod is gone".to_owned())
+        })
+    }
 }
 
 /// Whether a container with these arguments empties its node.
@@ -209,7 +262,7 @@ pub fn is_drain(args: &[String]) -> bool {
 
 /// With the name of the node where they ask for it, as a kubelet expands variables.
 fn args(pod: &Pod, container: &str, node: &str) -> Vec<String> {
-    let containers = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
-    let args = containers.filter(|init| init.name == container).find_map(|init| init.args.clone()).unwrap_or_default();
+    let containers = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+    let args = containers.filter(|one| one.name == container).find_map(|one| one.args.clone()).unwrap_or_default();
     args.iter().map(|arg| arg.replace(&format!("$({NODE_NAME})"), node)).collect()
 }

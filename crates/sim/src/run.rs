@@ -166,10 +166,10 @@ impl Stage {
             Gate::new(server.clone(), at_writes.cloned().collect(), orders, heard, terms.sabotage, record.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(World::run(server.clone(), scenario.world()));
-        if scenario.drains() {
+        if scenario.runs_programs() {
             tasks.spawn(programs::run(server.clone()));
         }
-        tasks.spawn(Shift::new(gate.clone(), reports).keep_operators_running(ordered));
+        tasks.spawn(Shift::new(gate.clone(), reports, scenario).keep_operators_running(ordered));
         tasks.spawn(let_happen(gate.clone(), once));
         for incident in incidents {
             if let Moment::Time(span) = incident.at {

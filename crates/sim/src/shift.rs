@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_api::plan::jobs::DROVER_IMAGE;
 use drover_clock::Clock;
+use drover_core::harvester::Settings;
+use drover_operator::harvester::HarvesterOptions;
 use drover_operator::{ElectionOptions, Operator, OperatorOptions, Report};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
@@ -12,7 +15,8 @@ use tokio::task::JoinHandle;
 
 use crate::channel::ScriptedChannels;
 use crate::gate::{Gate, Order};
-use crate::scenario::NAMESPACE;
+use crate::repository::ScriptedRepositories;
+use crate::scenario::Scenario;
 
 /// A pod that dies is started again after this time.
 const RESTART: Duration = Duration::from_secs(1);
@@ -26,11 +30,17 @@ pub struct Shift {
     reports: UnboundedSender<Report>,
     alive: BTreeMap<String, Running>,
     started: usize,
+    namespace: &'static str,
+    harvester: Option<HarvesterOptions>,
 }
 
 impl Shift {
-    pub fn new(gate: Gate, reports: UnboundedSender<Report>) -> Self {
-        Shift { gate, reports, alive: BTreeMap::new(), started: 0 }
+    pub fn new(gate: Gate, reports: UnboundedSender<Report>, scenario: &Scenario) -> Self {
+        let harvester = scenario.release().map(|release| HarvesterOptions {
+            settings: Settings { image: DROVER_IMAGE.to_owned() },
+            repositories: Arc::new(ScriptedRepositories { server: gate.server(), release }),
+        });
+        Shift { gate, reports, alive: BTreeMap::new(), started: 0, namespace: scenario.namespace(), harvester }
     }
 
     pub async fn keep_operators_running(mut self, mut orders: UnboundedReceiver<Order>) {
@@ -66,8 +76,9 @@ impl Shift {
     fn start(&mut self, lease: &'static str, clock: Clock) {
         self.started += 1;
         let name = format!("operator-{}", self.started);
-        let mut options = OperatorOptions::new(NAMESPACE, &name, clock);
-        options.election = ElectionOptions::new(NAMESPACE, lease);
+        let mut options = OperatorOptions::new(self.namespace, &name, clock);
+        options.election = ElectionOptions::new(self.namespace, lease);
+        options.harvester.clone_from(&self.harvester);
         options.poll_interval = POLL_INTERVAL;
         options.channels = Arc::new(ScriptedChannels(self.gate.server()));
         let operator = Operator::new(self.gate.client(&name), options).reporting_to(self.reports.clone());

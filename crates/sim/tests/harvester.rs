@@ -10,6 +10,7 @@ use drover_api::kubevirt::virtual_machine_instance::VirtualMachineInstance;
 use drover_api::longhorn::volume::Volume;
 use drover_api::plan::Plan;
 use drover_corral::apiserver::Direct;
+use drover_sim::campaign::{Campaign, Part};
 use drover_sim::{Scenario, Stage, Terms};
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
@@ -149,4 +150,17 @@ async fn a_download_stalls_in_the_middle() {
     stage.clock.sleep(Duration::from_secs(600)).await;
     let iso = stage.user.get::<VirtualMachineImage>(Some("harvester-system"), "iso").unwrap().unwrap().status.unwrap();
     assert_eq!((iso.progress, iso.conditions.unwrap()[0].status.as_str()), (Some(50), "Unknown"));
+}
+
+/// A crash at some writes of each, not at all of them, which takes minutes: what is left to be done is done by the next operator,
+/// and nothing twice.
+#[test]
+fn an_operator_that_dies_in_the_middle_of_an_upgrade_is_replaced_without_harm() {
+    for (name, every) in [("harvester-three-nodes", 29), ("harvester-one-node", 19)] {
+        let scenario = drover_sim::scenario::built_in().unwrap().into_iter().find(|one| one.name == name).unwrap();
+        let campaign = Campaign { every, ..Campaign::new(Scenario { sampled: None, ..scenario }, 1) };
+        let report = campaign.run(&[Part::Crashes], &|_, _| ()).unwrap();
+        let stories: Vec<String> = report.failures.iter().map(|failure| format!("{failure:?}")).collect();
+        assert!(stories.is_empty(), "{name}: {}", stories.join("\n"));
+    }
 }

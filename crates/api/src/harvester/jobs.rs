@@ -38,3 +38,23 @@ pub mod names {
     pub const UPGRADE_LOG: &str = "upgradelog";
     pub const REPO_PREFIX: &str = "upgrade-repo-";
 }
+
+/// The container of the Jobs of nodes and of the system services.
+pub const CONTAINER: &str = "apply";
+/// Who these Jobs run as.
+pub const SERVICE_ACCOUNT: &str = "harvester";
+
+/// The variables that the steps of releases read.
+pub mod variables {
+    pub const UPGRADE_NAME: &str = "HARVESTER_UPGRADE_NAME";
+    pub const NODE_NAME: &str = "HARVESTER_UPGRADE_NODE_NAME";
+    pub const POD_NAME: &str = "HARVESTER_UPGRADE_POD_NAME";
+}
+
+/// The release repository, as its Service offers it.
+pub mod repository {
+    pub const CONTAINER: &str = "nginx-iso-server";
+    pub const PATH: &str = "harvester-iso";
+    pub const RELEASE_FILE: &str = "harvester-release.yaml";
+    pub const PORT: u16 = 80;
+}

@@ -10,8 +10,8 @@ pub const DRAIN_TAINT: &str = "kubevirt.io/drain";
 pub const DRAINING: &str = "draining";
 /// The address that RKE2 uses. See <https://docs.rke2.io>.
 pub const INTERNAL_IP: &str = "rke2.io/internal-ip";
-/// While it is there the upgrade of the node does not begin; removing it is the consent. Its value is the Upgrade.
-pub const UPGRADE_PAUSE: &str = "harvesterhci.io/node-upgrade-pause";
 /// How far Harvester is with making a worker a server; it begins by writing [`PROMOTING`].
 pub const PROMOTE_STATUS: &str = "harvesterhci.io/promote-status";
 pub const PROMOTING: &str = "running";
+/// While it is there the upgrade of the node does not begin; removing it is the consent. Its value is the Upgrade.
+pub const UPGRADE_PAUSE: &str = "harvesterhci.io/node-upgrade-pause";

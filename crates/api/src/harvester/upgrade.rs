@@ -88,6 +88,8 @@ pub mod conditions {
     pub const NODES_PREPARED: &str = "NodesPrepared";
     pub const SYSTEM_SERVICES_UPGRADED: &str = "SystemServicesUpgraded";
     pub const NODES_UPGRADED: &str = "NodesUpgraded";
+    /// Ours: what is waited for, since no other field of the status has room for it.
+    pub const PROGRESSING: &str = "Progressing";
 }
 
 /// Reasons and messages of conditions that users and other programs know by heart.
@@ -100,6 +102,9 @@ pub mod reasons {
     pub const LOG_GET_FAILED_MESSAGE: &str = "Failed to get upgrade log";
     pub const PAUSED: &str = "AdministrativelyPaused";
     pub const PAUSED_MESSAGE: &str = "Node upgrade paused as requested by the user";
+    /// Ours: the upgrade does not wait for logs that nobody collects.
+    pub const NO_COLLECTOR: &str = "NoCollector";
+    pub const NO_COLLECTOR_MESSAGE: &str = "Nothing collects the logs of upgrades; the upgrade goes on without";
 }
 
 /// `nodeStatuses[].state`, in the order of a node's way.

@@ -1,5 +1,6 @@
 //! `drover demo`: an upgrade on the embedded cluster, to look at.
 
+mod harvester;
 mod picture;
 mod play;
 mod scene;
@@ -7,7 +8,7 @@ mod screen;
 mod show;
 mod summary;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -22,16 +23,22 @@ use crate::output::{print, print_document, table};
 use crate::serving::ServingArgs;
 use crate::{logging, scenarios, signals};
 
+/// What `drover demo harvester` shows if no scenario is named.
+const HARVESTER: &str = "harvester-three-nodes";
+
 /// How long the display takes, if nobody says how fast it shall be.
 const SHOWN_FOR: Duration = Duration::from_secs(17);
 /// What a node costs besides its Job and its reboot.
 const OVERHEAD: Duration = Duration::from_secs(4);
+/// What a node of a Harvester upgrade takes, and all that comes before the nodes.
+const UPGRADED_NODE: Duration = Duration::from_secs(70);
+const SYSTEM_SERVICES: Duration = Duration::from_secs(90);
 /// In virtual time, every request costs this much.
 const LATENCY: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// What to show; this release has plan
+    /// What to show; this release has plan and harvester
     #[arg(default_value = "plan", value_parser = engine)]
     engine: Engine,
     /// The scenario to show: a file, or a built-in one [default: three-nodes]
@@ -56,13 +63,15 @@ pub struct DemoArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Engine {
     Plan,
+    Harvester,
 }
 
 fn engine(name: &str) -> Result<Engine, String> {
     match name {
         "plan" => Ok(Engine::Plan),
-        "harvester" | "guest" => Err(format!("{name} upgrades are not in this release, only plan is")),
-        _ => Err("there is no such demonstration, only plan".to_owned()),
+        "harvester" => Ok(Engine::Harvester),
+        "guest" => Err(format!("{name} upgrades are not in this release, only plan and harvester are")),
+        _ => Err("there is no such demonstration, only plan and harvester".to_owned()),
     }
 }
 
@@ -93,7 +102,6 @@ pub fn run(args: &DemoArgs, format: Option<Format>) -> anyhow::Result<()> {
         return list(format);
     }
     logging::start("off", None)?;
-    let Engine::Plan = args.engine;
     let scenario = args.scenario()?;
     let pace = args.pace(&scenario)?;
     pace.runtime()?.block_on(async {
@@ -102,13 +110,16 @@ pub fn run(args: &DemoArgs, format: Option<Format>) -> anyhow::Result<()> {
             Pace::Virtual => None,
             Pace::Scaled(_) => Some(signals::stopped()?),
         };
-        play::play(args, &scenario, pace, format, async {
+        let stopped = async {
             match stopped {
                 Some(stopped) => stopped.await,
                 None => std::future::pending().await,
             }
-        })
-        .await
+        };
+        match scenario.upgrade() {
+            Some(_) => harvester::play(args, &scenario, pace, format, stopped).await,
+            None => play::play(args, &scenario, pace, format, stopped).await,
+        }
     })
 }
 
@@ -131,8 +142,12 @@ fn at_real_length(scenario: Scenario) -> Scenario {
 
 impl DemoArgs {
     fn scenario(&self) -> anyhow::Result<Scenario> {
-        let mut scenario = scenarios::find(self.scenario.as_deref())?;
-        if self.scenario.is_none() {
+        let shown = match self.engine {
+            Engine::Harvester if self.scenario.is_none() => Some(Path::new(HARVESTER)),
+            _ => self.scenario.as_deref(),
+        };
+        let mut scenario = scenarios::find(shown)?;
+        if shown.is_none() {
             scenario = at_real_length(scenario);
         }
         if let Some(nodes) = self.nodes {
@@ -157,6 +172,10 @@ impl DemoArgs {
 
 /// How long the upgrade should take on the cluster's clock.
 fn expected(scenario: &Scenario) -> Duration {
+    if scenario.upgrade().is_some() {
+        let nodes = u32::try_from(scenario.nodes).unwrap_or(u32::MAX);
+        return UPGRADED_NODE.saturating_mul(nodes).saturating_add(SYSTEM_SERVICES);
+    }
     let at_once = usize::try_from(scenario.concurrency).unwrap_or(0).max(1);
     let rounds = u32::try_from(scenario.nodes.div_ceil(at_once)).unwrap_or(u32::MAX);
     let each =
@@ -220,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_is_not_in_this_release_is_refused_by_name() {
-        assert_eq!(engine("harvester").unwrap_err(), "harvester upgrades are not in this release, only plan is");
+        assert_eq!(engine("guest").unwrap_err(), "guest upgrades are not in this release, only plan and harvester are");
         assert!(engine("nonsense").is_err());
         assert!(speed("0").is_err() && speed("fast").is_err() && speed("NaN").is_err());
     }

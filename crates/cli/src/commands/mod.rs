@@ -4,10 +4,12 @@ pub mod corral;
 pub mod crds;
 pub mod demo;
 pub mod drain;
+pub mod node;
 pub mod operator;
 pub mod preflight;
 pub mod simulate;
 pub mod status;
+pub mod upgrade;
 pub mod why;
 
 use crate::args::{Cli, Command, Format, Usage};
@@ -26,6 +28,9 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Status(args) => status::run(&args, cli.output),
         Command::Drain(args) => drain::run(&args, cli.output),
         Command::Cordon(args) => drain::run_cordon(&args, cli.output),
+        Command::Upgrade(args) => upgrade::run(&args),
+        Command::Node(args) => node::run(&args),
+        Command::ApplyManifests(args) => node::apply_manifests(&args),
         Command::Crds(args) => crds::run(&args, cli.output),
     }
 }

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use anyhow::bail;
 use clap::Args;
 use drover_clock::Clock;
+use drover_core::harvester::Settings;
+use drover_operator::harvester::{HarvesterOptions, HttpRepositories};
 use drover_operator::{
     Connection, ElectionOptions, HttpChannels, Operator, OperatorOptions, Place, Planner, PlannerOptions, WatchOptions,
     Watcher, WebhookOptions, Webhooks, connect,
@@ -27,7 +29,7 @@ const LOGGED_FOR_DEBUGGING: &str = "debug,hyper=info,hyper_util=info,rustls=info
 
 #[derive(Debug, Args)]
 pub struct OperatorArgs {
-    /// Which controllers to run; this release has plan and planner
+    /// Which controllers to run; this release has plan, harvester and planner
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "plan", value_parser = controller)]
     controllers: Vec<Controller>,
     /// The namespace of the Plans and of the Lease [default: $SYSTEM_UPGRADE_CONTROLLER_NAMESPACE, else system-upgrade]
@@ -84,17 +86,19 @@ pub struct OperatorArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Controller {
     Plan,
+    Harvester,
     Planner,
 }
 
 fn controller(name: &str) -> Result<Controller, String> {
     match name {
         "plan" => Ok(Controller::Plan),
+        "harvester" => Ok(Controller::Harvester),
         "planner" => Ok(Controller::Planner),
-        "harvester" | "guest" | "logs" => {
-            Err(format!("the controller {name} is not in this release, only plan and planner are"))
+        "guest" | "logs" => {
+            Err(format!("the controller {name} is not in this release, only plan, harvester and planner are"))
         }
-        _ => Err("there is no such controller, only plan and planner".to_owned()),
+        _ => Err("there is no such controller, only plan, harvester and planner".to_owned()),
     }
 }
 
@@ -140,12 +144,18 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
             Some(webhooks) => Some(Webhooks::bind(webhooks).await?.run(client.clone(), until_told())),
             None => None,
         };
-        let plans = runs(Controller::Plan).then(|| {
+        let upgrades = runs(Controller::Plan) || runs(Controller::Harvester);
+        let upgrades = upgrades.then(|| {
             let ElectionOptions { namespace, name, .. } = &options.election;
-            tracing::info!("Plans of namespace {}, Lease {namespace}/{name}", options.namespace);
+            if options.plans {
+                tracing::info!("Plans of namespace {}, Lease {namespace}/{name}", options.namespace);
+            }
+            if options.harvester.is_some() {
+                tracing::info!("Upgrades of Harvester, Lease {namespace}/{name}");
+            }
             Operator::new(client, options).run(until_told())
         });
-        tokio::join!(told, if_any(plans), if_any(planner), if_any(webhooks));
+        tokio::join!(told, if_any(upgrades), if_any(planner), if_any(webhooks));
         tracing::info!("stopped");
         Ok(())
     })
@@ -204,6 +214,11 @@ fn options(args: &OperatorArgs, environment: &Environment) -> OperatorOptions {
     options.settings = settings;
     options.poll_interval = environment.poll_interval().unwrap_or(options.poll_interval);
     options.channels = Arc::new(HttpChannels::default());
+    options.plans = args.controllers.contains(&Controller::Plan);
+    options.harvester = args.controllers.contains(&Controller::Harvester).then(|| HarvesterOptions {
+        settings: Settings { image: options.settings.kubectl_image.clone() },
+        repositories: Arc::new(HttpRepositories),
+    });
     options.node = args.node_name.clone().or_else(|| environment.node_name()).or_else(|| Some(identity::hostname()));
     options
 }
@@ -258,8 +273,8 @@ mod tests {
         assert_eq!(controller("plan"), Ok(Controller::Plan));
         assert_eq!(
             controller("guest").unwrap_err(),
-            "the controller guest is not in this release, only plan and planner are"
+            "the controller guest is not in this release, only plan, harvester and planner are"
         );
-        assert_eq!(controller("plans").unwrap_err(), "there is no such controller, only plan and planner");
+        assert_eq!(controller("plans").unwrap_err(), "there is no such controller, only plan, harvester and planner");
     }
 }

@@ -1,6 +1,6 @@
 //! A cluster that is kept up by watches for as long as somebody looks, instead of being looked at once.
 
-use super::Cluster;
+use super::{Cluster, OF_UPGRADES, RESOURCES};
 
 /// The kinds that are worth a watch, as [`super::Resource::kind`] names them: what explanations and forecasts read.
 pub const FOLLOWED: [&str; 21] = [
@@ -52,12 +52,22 @@ impl Cluster {
             "StorageClass" => self.storage_classes.remove(namespace, name),
             "VolumeAttachment" => self.attachments.remove(namespace, name),
             "Event" => self.events.remove(namespace, name),
-            "VirtualMachineInstance" => self.kubevirt.instances.remove(namespace, name),
-            "VirtualMachineInstanceMigration" => self.kubevirt.migrations.remove(namespace, name),
-            "Volume.longhorn.io" => self.longhorn.volumes.remove(namespace, name),
-            "Replica.longhorn.io" => self.longhorn.replicas.remove(namespace, name),
-            "Setting.longhorn.io" => self.longhorn.settings.remove(namespace, name),
-            _ => {}
+            _ => {
+                // A kind of another product, whose shelf is known by its group.
+                let of = |resource: &&super::Resource| resource.kind == kind;
+                let known = RESOURCES.iter().find(of).or_else(|| OF_UPGRADES.iter().find(of));
+                if let Some(resource) = known {
+                    let (group, kind) = (resource.group, resource.bare_kind());
+                    self.admission.remove(group, kind, namespace, name);
+                    self.snapshots.remove(group, kind, namespace, name);
+                    self.tanzu.remove(group, kind, namespace, name);
+                    self.looks.remove(group, kind, namespace, name);
+                    self.kubevirt.remove(group, kind, namespace, name);
+                    self.longhorn.remove(group, kind, namespace, name);
+                    self.harvester.remove(group, kind, namespace, name);
+                    self.cluster_api.remove(group, kind, namespace, name);
+                }
+            }
         }
         self.forget_for_engine(kind, namespace, name);
         self.unseen.retain(|unseen| {
@@ -86,7 +96,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::cluster::RESOURCES;
 
     #[test]
     fn every_kind_that_is_followed_can_be_forgotten() {

@@ -17,9 +17,15 @@ seen! {
         image: String,
         /// Absent means true.
         log_enabled: Option<bool>,
+        upgrade_image: String,
     }
     UpgradeStatus {
         previous_version: String,
+        #[serde(rename = "imageID")]
+        image_id: String,
+        repo_info: String,
+        single_node: String,
+        upgrade_log: String,
         node_statuses: BTreeMap<String, NodeStatus>,
         conditions: Vec<Condition>,
     }
@@ -33,6 +39,10 @@ seen! {
     UpgradeLog {
         metadata: Meta,
         spec: UpgradeLogSpec,
+        status: UpgradeLogStatus,
+    }
+    UpgradeLogStatus {
+        conditions: Vec<Condition>,
     }
     UpgradeLogSpec {
         upgrade_name: String,
@@ -45,6 +55,7 @@ seen! {
     VersionSpec {
         #[serde(rename = "isoURL")]
         iso_url: String,
+        iso_checksum: String,
         min_upgradable_version: String,
         tags: Vec<String>,
     }
@@ -99,6 +110,7 @@ seen! {
         version: String,
     }
     ManagedChartStatus {
+        observed_generation: i64,
         conditions: Vec<Condition>,
     }
 
@@ -123,6 +135,11 @@ seen! {
     }
     ProvisionedClusterSpec {
         kubernetes_version: String,
+        rke_config: RkeConfig,
+    }
+    RkeConfig {
+        provision_generation: i64,
+        upgrade_strategy: serde_json::Value,
     }
     ProvisionedClusterStatus {
         ready: bool,
@@ -140,6 +157,40 @@ seen! {
     }
     ControlPlaneStatus {
         conditions: Vec<Condition>,
+    }
+}
+
+seen! {
+    /// What a release is downloaded into.
+    VirtualMachineImage {
+        metadata: Meta,
+        status: VirtualMachineImageStatus,
+    }
+    VirtualMachineImageStatus {
+        progress: i32,
+        conditions: Vec<Condition>,
+    }
+
+    /// That it is there is all that is asked.
+    Service {
+        metadata: Meta,
+    }
+
+    ConfigMap {
+        metadata: Meta,
+        data: BTreeMap<String, String>,
+    }
+
+    RancherSetting {
+        metadata: Meta,
+        value: String,
+        default: String,
+    }
+}
+
+impl RancherSetting {
+    pub fn effective(&self) -> &str {
+        if self.value.is_empty() { &self.default } else { &self.value }
     }
 }
 
@@ -168,6 +219,10 @@ projections! {
     Bundle => "Bundle",
     ProvisionedCluster => "Cluster.provisioning.cattle.io",
     ControlPlane => "RKEControlPlane",
+    VirtualMachineImage => "VirtualMachineImage",
+    Service => "Service",
+    ConfigMap => "ConfigMap",
+    RancherSetting => "Setting.management.cattle.io",
 }
 
 shelves! {
@@ -183,5 +238,9 @@ shelves! {
         bundles: Bundle = ("fleet.cattle.io", "Bundle"),
         clusters: ProvisionedCluster = ("provisioning.cattle.io", "Cluster"),
         control_planes: ControlPlane = ("rke.cattle.io", "RKEControlPlane"),
+        images: VirtualMachineImage = ("harvesterhci.io", "VirtualMachineImage"),
+        services: Service = ("", "Service"),
+        config_maps: ConfigMap = ("", "ConfigMap"),
+        rancher_settings: RancherSetting = ("management.cattle.io", "Setting"),
     }
 }

@@ -51,7 +51,7 @@ pub use pod::{
     Waiting,
 };
 pub use removed::{OldVersion, REMOVED, RemovedApi};
-pub use resources::{LOOKS, RESOURCES, Resource, resource_of};
+pub use resources::{LOOKS, OF_UPGRADES, RESOURCES, Resource, resource_of};
 pub use shelf::{Projection, Shelf};
 pub use storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment};
 pub use workload::{DaemonSet, Deployment, Job, ReplicaSet, Secret, ServiceAccount, StatefulSet};

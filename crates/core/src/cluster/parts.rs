@@ -20,6 +20,9 @@ pub struct Meta {
     pub name: String,
     pub namespace: String,
     pub uid: String,
+    /// 0 where it is not told.
+    #[serde(deserialize_with = "number")]
+    pub resource_version: u64,
     pub generation: i64,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
@@ -29,6 +32,12 @@ pub struct Meta {
     pub deletion_grace_period_seconds: Option<i64>,
     pub owner_references: Box<[OwnerReference]>,
     pub finalizers: Box<[String]>,
+}
+
+/// Versions are compared as numbers; an object that was stored without a usable one is as old as can be.
+fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+    Ok(text.parse().unwrap_or(0))
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

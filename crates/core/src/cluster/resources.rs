@@ -113,6 +113,14 @@ pub const RESOURCES: &[Resource] = &[
     of("VirtualMachineClass", "vmoperator.vmware.com", &["v1alpha1"], "virtualmachineclasses"),
 ];
 
+/// What only those read who drive Upgrades: no survey asks for these.
+pub const OF_UPGRADES: &[Resource] = &[
+    of("Service", "", V1, "services"),
+    of("ConfigMap", "", V1, "configmaps"),
+    of("VirtualMachineImage", "harvesterhci.io", &["v1beta1"], "virtualmachineimages"),
+    of("Setting.management.cattle.io", "management.cattle.io", &["v3"], "settings"),
+];
+
 /// What is asked for beside objects; see [`crate::cluster::looks`].
 pub const LOOKS: &[&str] =
     &["Kubelet", "ServerCertificate", "KubeletCertificate", "DeprecatedRequest", "SecretContents", "MachineTemplate"];

@@ -38,6 +38,14 @@ macro_rules! shelves {
                     _ => None,
                 }
             }
+
+            /// Takes an object off its shelf.
+            pub(super) fn remove(&mut self, group: &str, kind: &str, namespace: &str, name: &str) {
+                match (group, kind) {
+                    $(($group, $kind) => self.$field.remove(namespace, name),)*
+                    _ => {}
+                }
+            }
         }
     };
 }

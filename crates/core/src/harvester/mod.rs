@@ -1,4 +1,32 @@
-//! The upgrade of a Harvester cluster.
+//! The Harvester engine: decides what one `Upgrade` (harvesterhci.io/v1beta1) does next.
+//!
+//! [`decide`] looks at the Upgrade and all that it is made of at one moment. An Upgrade goes one way: its release is
+//! fetched and served, its images are loaded, its system services are raised, its nodes follow one after another, and all
+//! that was made for it is cleared away. How far it is follows from objects and from what is noted on the Upgrade itself
+//! ([`progress`]); its status is an output.
 
 pub mod admission;
+mod cleanup;
+mod config;
+mod decide;
+mod ending;
+pub mod followed;
+mod jobs;
+pub mod names;
+mod nodes;
+mod pausing;
+mod preload;
+pub mod progress;
+mod quorum;
+pub mod release;
+mod repo;
+mod services;
+mod start;
+mod status;
+pub mod steps;
+#[cfg(test)]
+mod tests;
 pub mod upgrade_config;
+
+pub use decide::{Settings, View, decide};
+pub use release::{Fetched, Release, Served};

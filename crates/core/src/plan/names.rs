@@ -38,7 +38,7 @@ pub fn secret_volume(secret: &str) -> String {
 }
 
 /// Joins with dashes; a result that is too long is cut and ends in a part of its digest.
-fn join(parts: &[&str]) -> String {
+pub(crate) fn join(parts: &[&str]) -> String {
     let full = parts.join("-");
     if full.len() <= LONGEST {
         return full;

@@ -33,6 +33,8 @@ use crate::cluster::{Cluster, ObjectRef, Projection};
 
 pub use intent::{Asked, Intent, UnknownObject};
 pub use page::page;
+pub(crate) use versions::refused as version_refused;
+
 pub use report::{AcceptedBy, Report, Reported, Unchecked, Verdict, examine};
 pub(crate) use upgrades::{config, pause_map_problems, switch};
 pub(crate) use vms::tied_down;

@@ -117,16 +117,11 @@ pub fn control_plane(cluster: &Cluster) -> Option<Release> {
     cluster.nodes.iter().filter(|node| is_control_plane(node)).filter_map(release_of).min()
 }
 
-/// The order and the words are those of Harvester's own guard.
-fn guard(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
-    let Some((target, version)) = intent.harvester(cluster) else { return Vec::new() };
-    let Some(current) = setting(cluster, names::SERVER_VERSION) else { return Vec::new() };
-    let skip = intent.annotation(annotations::SKIP_VERSION_CHECK).is_some_and(|skip| skip == "true");
-    let is_dev = version.is_some_and(|version| version.spec.tags.iter().any(|tag| tag == TAG_DEV));
+/// Why Harvester does not go from one version to another. The order and the words are those of its own guard.
+pub fn refused(current: &str, target: &str, minimum: &str) -> Option<String> {
     // Whatever is no release is a build of somebody who knows.
-    let (Some(to), false, false) = (Release::parse(target), skip, is_dev) else { return Vec::new() };
-    let minimum = version.map(|version| version.spec.min_upgradable_version.as_str()).unwrap_or_default();
-    let problem = match Release::parse(current) {
+    let to = Release::parse(target)?;
+    match Release::parse(current) {
         None => Some("upgrading from dev versions to non-dev versions is prohibited".to_owned()),
         Some(_) if target == current => None,
         Some(_) if is_lower(target, current) => Some("downgrading is prohibited".to_owned()),
@@ -137,7 +132,16 @@ fn guard(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
             Some("cross-version upgrades from/to any prerelease version are prohibited".to_owned())
         }
         Some(_) => None,
-    };
+    }
+}
+
+fn guard(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
+    let Some((target, version)) = intent.harvester(cluster) else { return Vec::new() };
+    let Some(current) = setting(cluster, names::SERVER_VERSION) else { return Vec::new() };
+    let skip = intent.annotation(annotations::SKIP_VERSION_CHECK).is_some_and(|skip| skip == "true");
+    let is_dev = version.is_some_and(|version| version.spec.tags.iter().any(|tag| tag == TAG_DEV));
+    let minimum = version.map(|version| version.spec.min_upgradable_version.as_str()).unwrap_or_default();
+    let problem = if skip || is_dev { None } else { refused(current, target, minimum) };
     let about = ObjectRef::new("Version", drover_api::harvester::NAMESPACE, target);
     problem
         .map(|problem| Finding::new(format!("{problem} ({current} to {target})")).about([about]))

@@ -119,5 +119,49 @@ pub fn meaning(reason: Reason) -> Meaning {
             Maybe,
             true,
         ),
+        reason => of_upgrades(reason),
+    }
+}
+
+/// What only Upgrades of Harvester wait for.
+fn of_upgrades(reason: Reason) -> Meaning {
+    use Outlook::{Maybe, No, Yes};
+    let means = |sentence, ends, resolves_itself, alarm| Meaning { sentence, ends, resolves_itself, alarm };
+    match reason {
+        Reason::AnotherUpgradeFirst => means("Another Upgrade has not ended.", "That Upgrade ends.", Yes, false),
+        Reason::ImageNotReady => means(
+            "The image that holds the release is not imported yet.",
+            "Its import ends; if that stalls, look at the image.",
+            Maybe,
+            false,
+        ),
+        Reason::RepositoryNotReady => means(
+            "The repository of the release does not answer.",
+            "Its pod runs again and serves the release.",
+            Maybe,
+            true,
+        ),
+        Reason::ReleaseRefused => {
+            means("The release cannot be read, or must not be followed.", "Take another release.", No, true)
+        }
+        Reason::ImagesPreloading => means("Nodes load the images of the release.", "They are done.", Yes, false),
+        Reason::NodeUnmanaged => means(
+            "A Node is not part of the upgrade, because Harvester does not manage it.",
+            "Provision it again, or remove it.",
+            No,
+            true,
+        ),
+        Reason::NodePaused => means("Somebody has paused a node.", "Resume it.", No, false),
+        Reason::PlannerWorks => means("Rancher's planner is at work.", "It goes on to the next step.", Yes, false),
+        Reason::AnotherNodeIsOut => means("Another node is out.", "That node is done.", Yes, false),
+        Reason::QuorumAtRisk => means("etcd would lose its quorum.", "The other members are well again.", Maybe, true),
+        Reason::NodeRebooting => means("A node boots its new system.", "It is back.", Yes, false),
+        Reason::VolumeUnhealthy => {
+            means("A volume has too few sound replicas.", "Its replicas are rebuilt.", Maybe, true)
+        }
+        Reason::VmsLeaving => means("VMs leave a node.", "They have moved.", Yes, false),
+        Reason::ServiceNotReady => means("A system service is not at its version.", "It is.", Yes, false),
+        Reason::CleaningUp => means("What an Upgrade has made is cleared away.", "It is gone.", Yes, false),
+        _ => means("The Upgrade asks for something that cannot be done.", "Correct the Upgrade.", No, true),
     }
 }

@@ -33,19 +33,8 @@ pub fn chains(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
         Reason::OtherPlanFirst | Reason::ExclusivePlanActs => vec![other_plan(asked, wait)],
         Reason::NodeClaimedByAnother => vec![taken_by_another(asked, wait)],
         Reason::GateClosed | Reason::GateFails => vec![gate(asked, wait)],
-        Reason::PlanInvalid
-        | Reason::VersionUnresolved
-        | Reason::ChannelFails
-        | Reason::ChannelDowngrades
-        | Reason::PlanPaused
-        | Reason::ConcurrencyReached
-        | Reason::WindowClosed
-        | Reason::WindowTooShort
-        | Reason::TooManyNodesFailed
-        | Reason::Soaking
-        | Reason::AnotherControllerActs
-        | Reason::NoPermission
-        | Reason::ApiRefuses => vec![itself(wait)],
+        // What the Plan itself says, and what Plans never wait for.
+        _ => vec![itself(wait)],
     }
 }
 

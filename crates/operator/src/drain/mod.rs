@@ -2,7 +2,7 @@
 
 mod flags;
 mod look;
-mod publish;
+pub(crate) mod publish;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -12,7 +12,7 @@ const SHOWN: usize = 10;
 /// A budget that lets one pod go after the other refuses each of them for a moment: that is no news.
 const WORTH_TELLING: SignedDuration = SignedDuration::from_secs(10);
 
-pub(super) struct Publication {
+pub(crate) struct Publication {
     api: Api,
     place: Place,
     node: Subject,

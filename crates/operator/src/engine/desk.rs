@@ -4,17 +4,24 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use drover_clock::later;
-use drover_core::decision::Wait;
+use drover_core::decision::{Reason, Wait};
+use drover_core::plan::Trouble;
 use jiff::Timestamp;
 
 use crate::act::Failure;
+use crate::api::plural;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// A write that fails this often in a row, for a reason that may pass, is published as a wait.
+const FAILURES_TO_TELL: u32 = 3;
 
 /// After this time the epoch is raised again, should another operator have raised it; it doubles each time.
 const FIRST_PAUSE_BETWEEN_EPOCHS: Duration = Duration::from_secs(1);
 
 /// A Plan, or all orphaned marks.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
+pub(crate) struct Desk {
     /// Decide at this moment, or earlier if an event comes.
     pub due: Option<Timestamp>,
     /// A batch is under way: nothing is decided until its answers are in.
@@ -44,6 +51,38 @@ impl Desk {
         self.raised += 1;
         self.raise_not_before = Some(later(now, pause));
         true
+    }
+
+    /// A batch is over, well or not.
+    pub fn end(&mut self, failure: Option<Box<Failure>>, now: Timestamp) {
+        (self.in_flight, self.claiming) = (false, false);
+        match failure {
+            None => (self.failures, self.not_before, self.last_failure) = (0, None, None),
+            Some(failure) => {
+                let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
+                let pause = pause.max(failure.error.retry_after().unwrap_or_default());
+                self.failures += 1;
+                self.not_before = Some(later(now, pause));
+                if !failure.is_lost_race() {
+                    tracing::warn!("{failure}");
+                }
+                self.last_failure = Some(failure);
+            }
+        }
+    }
+
+    /// The write that does not get through, in the words of a wait.
+    pub fn trouble(&self) -> Option<Trouble> {
+        let failure = self.last_failure.as_ref()?;
+        let forbidden = failure.error.is_forbidden();
+        let told = forbidden || failure.error.code() == Some(422) || self.failures >= FAILURES_TO_TELL;
+        (told && !failure.is_lost_race()).then(|| Trouble {
+            reason: if forbidden { Reason::NoPermission } else { Reason::ApiRefuses },
+            sentence: failure.to_string(),
+            remedy: forbidden
+                .then(|| format!("grant the operator what it lacks on {}", plural(failure.write.subject.kind))),
+            blind: false,
+        })
     }
 
     /// When to decide; never while a batch is under way, and not before the pause after a failure is over.

@@ -24,7 +24,7 @@ impl Engine {
         }
         for target in wanted {
             if !self.gatekeepers.contains_key(&target) {
-                let keeper = keep(self.hands.api.clone(), self.options.clock, target.clone(), self.hands.inbox.clone());
+                let keeper = keep(self.hands.api.clone(), self.options.clock, target.clone(), self.inbox.clone());
                 self.gatekeepers.insert(target, self.questions.spawn(keeper));
             }
         }
@@ -41,16 +41,17 @@ impl Engine {
             answer: before.map_or_else(|| Err("it has not answered yet".to_owned()), |before| before.answer),
         };
         self.heard.insert(plan.to_owned(), heard);
-        let (hands, channels, clock) = (self.hands.clone(), self.options.channels.clone(), self.options.clock);
+        let (api, inbox) = (self.hands.api.clone(), self.inbox.clone());
+        let (channels, clock) = (self.options.channels.clone(), self.options.clock);
         let (plan, url) = (plan.to_owned(), question.url.clone());
         self.questions.spawn(async move {
-            let cluster = hands.api.uid_of("/api/v1/namespaces/kube-system").await;
+            let cluster = api.uid_of("/api/v1/namespaces/kube-system").await;
             let limit = clock.on_the_wall(channels::TIMEOUT);
             let silent = || Err(format!("no answer within {} s", channels::TIMEOUT.as_secs()));
             let answer =
                 tokio::time::timeout(limit, channels.ask(question, cluster)).await.unwrap_or_else(|_| silent());
             // A closed inbox means that the operator has ended, and this question with it.
-            let _ = hands.inbox.send(Message::Answered { plan, url, answer });
+            let _ = inbox.send(Message::Answered { plan, url, answer });
         });
     }
 

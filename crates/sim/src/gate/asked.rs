@@ -70,6 +70,14 @@ fn kind_of(plural: &str) -> &'static str {
         "events" => "Event",
         "pods" => "Pod",
         "leases" => "Lease",
+        "upgrades" => "Upgrade",
+        "upgradelogs" => "UpgradeLog",
+        "virtualmachineimages" => "VirtualMachineImage",
+        "deployments" => "Deployment",
+        "services" => "Service",
+        "managedcharts" => "ManagedChart",
+        "clusters" => "Cluster",
+        "settings" => "Setting",
         _ => "Object",
     }
 }

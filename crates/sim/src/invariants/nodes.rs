@@ -88,7 +88,8 @@ impl Checker {
         if !self.upgrades.contains_key(&upgrade) {
             self.violation(format!("{actor} gave {name} the result {key}, and that upgrade has not succeeded on it"));
         }
-        let mut pods = known.all("Pod").filter(|pod| !self.is_strangers(pod));
+        let of_plan = |pod: &&Value| pod["metadata"]["labels"]["upgrade.cattle.io/plan"].is_string();
+        let mut pods = known.all("Pod").filter(of_plan).filter(|pod| !self.is_strangers(pod));
         if pods.any(|pod| is_at_work(pod) && node_of(pod) == Some(name)) {
             self.violation(format!("{actor} released {name} while its upgrade still ran"));
         }

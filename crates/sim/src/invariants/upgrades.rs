@@ -14,7 +14,12 @@ const NOTICED: Duration = Duration::from_secs(3);
 
 impl Checker {
     pub(super) fn check_pod(&mut self, known: &Known, change: &Change<'_>) {
-        let Some(pod) = change.after.filter(|pod| job_of(pod).is_some()) else { return };
+        // The pods of a Harvester upgrade run under no claim: its Jobs go where Rancher's planner has made room.
+        let is_of_plan = |pod: &&Value| {
+            let labels = &pod["metadata"]["labels"];
+            labels["upgrade.cattle.io/plan"].is_string() || !labels["harvesterhci.io/upgrade"].is_string()
+        };
+        let Some(pod) = change.after.filter(|pod| job_of(pod).is_some()).filter(is_of_plan) else { return };
         let Some(node) = node_of(pod) else { return };
         let job = job_of(pod).and_then(|job| known.get("Job", change.namespace, job));
         if change.before.is_none_or(|before| node_of(before).is_none()) {

@@ -74,7 +74,7 @@ impl Scenario {
     /// [`programs::run`] has to run beside it.
     pub fn world(&self) -> WorldOptions {
         let mut options = WorldOptions::default().with(self.products());
-        if self.drains() {
+        if self.runs_programs() {
             options.kubelet.run_elsewhere = programs::run_elsewhere(self.prepares_by_drain());
         }
         options.kubelet.lease_period = None;
@@ -87,6 +87,11 @@ impl Scenario {
     pub fn drains(&self) -> bool {
         let mentions = |value: &Value| value.to_string().contains("\"drain\":");
         self.plans.iter().any(|plan| mentions(&plan.spec)) || self.faults.iter().any(|fault| mentions(&json!(fault)))
+    }
+
+    /// Whether something of Drover's runs inside the simulated kubelets.
+    pub fn runs_programs(&self) -> bool {
+        self.drains() || self.upgrade().is_some()
     }
 
     /// Whether a Plan empties its nodes by what prepares them, too.

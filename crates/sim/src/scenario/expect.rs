@@ -65,7 +65,8 @@ impl Scenario {
         for name in self.plan_names() {
             unmet.extend(self.unmet_of_plan(known, &name));
         }
-        for (_, name, node) in known.named("Node") {
+        unmet.extend(self.unmet_of_upgrade(known));
+        for (_, name, node) in known.named("Node").filter(|(namespace, ..)| namespace.is_empty()) {
             unmet.extend(self.unmet_on(known, name, node, cordoned));
         }
         let missing = self.node_names().into_iter().filter(|name| known.node(name).is_none());
@@ -111,9 +112,48 @@ impl Scenario {
         unmet
     }
 
+    /// An Upgrade that is to be complete has succeeded and was cleaned up, and every node runs the release.
+    fn unmet_of_upgrade(&self, known: &Known) -> Vec<String> {
+        let Some((upgrade, release)) = self.upgrade().zip(self.release()) else { return Vec::new() };
+        let name = upgrade.name.as_str();
+        if !self.expect.complete.as_ref().is_none_or(|names| names.iter().any(|complete| complete == name)) {
+            return Vec::new();
+        }
+        let Some(upgrade_object) = known.get("Upgrade", "harvester-system", name) else {
+            return vec![format!("the Upgrade {name} is gone")];
+        };
+        let mut unmet = Vec::new();
+        for (label, wanted) in [("upgradeState", "Succeeded"), ("upgradeCleanup", "Succeeded")] {
+            let is = &upgrade_object["metadata"]["labels"][format!("harvesterhci.io/{label}")];
+            if is != wanted {
+                unmet.push(format!("the {label} of the Upgrade {name} is {is}, not {wanted}"));
+            }
+        }
+        // Nodes of others take no part.
+        let own = |node: &str| self.node_names().iter().any(|name| name == node);
+        for (_, node, object) in known.named("Node").filter(|(namespace, node, _)| namespace.is_empty() && own(node)) {
+            let info = &object["status"]["nodeInfo"];
+            if info["osImage"] != release["os"] || info["kubeletVersion"] != release["kubernetes"] {
+                unmet.push(format!("{node} does not run the release"));
+            }
+            let marks = ["harvesterhci.io/pendingOSImage", "harvesterhci.io/node-upgrade-pause"];
+            let marked = marks.iter().find(|mark| object["metadata"]["annotations"][**mark].is_string());
+            unmet.extend(marked.map(|mark| format!("{node} still carries {mark}")));
+            let taints = object["spec"]["taints"].as_array().into_iter().flatten();
+            if taints.into_iter().any(|taint| taint["key"] == "kubevirt.io/drain") {
+                unmet.push(format!("{node} still sends its VMs away"));
+            }
+            if upgrade_object["status"]["nodeStatuses"][node]["state"] != "Succeeded" {
+                unmet.push(format!("the Upgrade {name} does not say that {node} has succeeded"));
+            }
+        }
+        unmet
+    }
+
     fn unmet_on(&self, known: &Known, name: &str, node: &Value, cordoned: &BTreeSet<String>) -> Vec<String> {
         let mut unmet = Vec::new();
-        if let Some(sentence) = self.unmet_upgrade(known, name, node) {
+        // The Plans of an Upgrade raise no version.
+        if let Some(sentence) = self.unmet_upgrade(known, name, node).filter(|_| self.upgrade().is_none()) {
             unmet.push(sentence);
         }
         let out = self.expect.out.contains(name);

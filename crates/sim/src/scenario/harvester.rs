@@ -14,6 +14,8 @@ use super::Scenario;
 
 const SYSTEM: &str = "harvester-system";
 const STORAGE: &str = "longhorn-system";
+const CATTLE: &str = "cattle-system";
+const FLEET: &str = "fleet-local";
 
 /// What is special about a Harvester cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +30,37 @@ pub struct Harvester {
     pub witnesses: BTreeSet<String>,
     /// The operating system of the nodes.
     pub os: String,
+    /// The setting `upgrade-config`, if one is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<Value>,
+    /// An Upgrade that is asked for from the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upgrade: Option<UpgradeLines>,
+}
+
+/// An Upgrade, and the release that it leads to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct UpgradeLines {
+    pub name: String,
+    /// The version of Harvester.
+    pub to: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Merged into `harvester-release.yaml` as a JSON merge patch: `null` takes a field away.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub release: Value,
+}
+
+impl Default for UpgradeLines {
+    fn default() -> Self {
+        UpgradeLines {
+            name: "hvst-upgrade-1".to_owned(),
+            to: "v1.8.0".to_owned(),
+            annotations: BTreeMap::new(),
+            release: Value::Null,
+        }
+    }
 }
 
 impl Default for Harvester {
@@ -37,6 +70,8 @@ impl Default for Harvester {
             rancher: "v2.12.3".to_owned(),
             witnesses: BTreeSet::new(),
             os: "Harvester v1.7.0".to_owned(),
+            config: None,
+            upgrade: None,
         }
     }
 }
@@ -135,9 +170,54 @@ impl Scenario {
             objects.extend(settled(&seeds, &self.from, &harvester.rancher));
             let charts = ["harvester", "harvester-crd", "rancher-monitoring-crd", "rancher-logging-crd"];
             objects.extend(charts.iter().flat_map(|chart| charts::deployed(chart, chart, "1.7.0")));
+            objects.extend(self.upgrade_objects(harvester));
         }
         objects.extend(self.vms.all().iter().flat_map(|vm| self.vm(vm)));
         objects
+    }
+
+    /// The Upgrade, and what it is asked for with.
+    fn upgrade_objects(&self, harvester: &Harvester) -> Vec<Value> {
+        let Some(upgrade) = &harvester.upgrade else { return Vec::new() };
+        let namespace = |name: &str| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+        let setting = |name: &str, value: &str| {
+            json!({
+                "apiVersion": "harvesterhci.io/v1beta1", "kind": "Setting", "metadata": { "name": name }, "value": value,
+            })
+        };
+        let runs = harvester.os.rsplit(' ').next().unwrap_or_default();
+        let mut objects: Vec<Value> = [SYSTEM, CATTLE, FLEET, STORAGE].iter().map(|name| namespace(name)).collect();
+        objects.push(setting("server-version", runs));
+        objects.extend(harvester.config.as_ref().map(|config| setting("upgrade-config", &config.to_string())));
+        objects.push(json!({
+            "apiVersion": "harvesterhci.io/v1beta1", "kind": "Version",
+            "metadata": { "name": upgrade.to, "namespace": SYSTEM },
+            "spec": { "isoURL": format!("http://example.com/harvester-{}.iso", upgrade.to) },
+        }));
+        objects.push(json!({
+            "apiVersion": "harvesterhci.io/v1beta1", "kind": "Upgrade",
+            "metadata": { "name": upgrade.name, "namespace": SYSTEM, "annotations": upgrade.annotations },
+            "spec": { "version": upgrade.to, "logEnabled": false },
+        }));
+        objects
+    }
+
+    /// The Upgrade that is asked for, if one is.
+    pub fn upgrade(&self) -> Option<&UpgradeLines> {
+        self.harvester.as_ref()?.upgrade.as_ref()
+    }
+
+    /// What the release says of itself; none if there is no Upgrade.
+    pub fn release(&self) -> Option<Value> {
+        let (harvester, upgrade) = (self.harvester.as_ref()?, self.upgrade()?);
+        let chart = upgrade.to.trim_start_matches('v');
+        let mut release = json!({
+            "harvester": upgrade.to, "harvesterChart": chart, "os": format!("Harvester {}", upgrade.to),
+            "kubernetes": self.to, "rancher": harvester.rancher, "monitoringChart": "106.1.2", "loggingChart": "106.0.1",
+            "minUpgradableVersion": "", "drover": {},
+        });
+        super::merge(&mut release, &upgrade.release);
+        Some(release)
     }
 
     fn number(&self, node: &str) -> usize {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 pub use self::expect::{Expect, ExpectedObjects, ExpectedWait};
 pub use self::files::{ScenarioError, built_in};
-pub use self::harvester::{Harvester, Vm, Vms};
+pub use self::harvester::{Harvester, UpgradeLines, Vm, Vms};
 pub use self::span::Span;
 use crate::faults::{Fault, Incident};
 
@@ -176,9 +176,15 @@ impl Scenario {
 
     pub fn plan_names(&self) -> Vec<String> {
         match self.plans.is_empty() {
+            true if self.upgrade().is_some() => Vec::new(),
             true => vec![PLAN.to_owned()],
             false => self.plans.iter().map(|plan| plan.name.clone()).collect(),
         }
+    }
+
+    /// Where the operators look for Plans: those of a Harvester cluster are where Rancher has its own.
+    pub fn namespace(&self) -> &'static str {
+        if self.upgrade().is_some() { "cattle-system" } else { NAMESPACE }
     }
 
     /// The first Plan, as a user would write it.
@@ -188,7 +194,10 @@ impl Scenario {
 
     pub fn all_plans(&self) -> Vec<Value> {
         let plain = PlanLines { name: PLAN.to_owned(), ..PlanLines::default() };
-        let lines = if self.plans.is_empty() { std::slice::from_ref(&plain) } else { &self.plans };
+        let lines = match self.plans.is_empty() && self.upgrade().is_none() {
+            true => std::slice::from_ref(&plain),
+            false => &self.plans,
+        };
         lines.iter().map(|lines| self.plan_of(lines)).collect()
     }
 

@@ -43,7 +43,12 @@ pub fn by(pod: &Pod, machine: &Machine, options: &KubeletOptions, now: Timestamp
 /// The version that the Plan of this pod is about.
 fn plan_version(pod: &Pod) -> Option<&str> {
     let upgrade = pod.spec.as_ref()?.containers.iter().find(|container| container.name == UPGRADE_CONTAINER)?;
-    let label = pod.metadata.labels.as_ref()?.get(labels::VERSION)?;
+    let all = pod.metadata.labels.as_ref()?;
+    // The Plans of a Harvester upgrade load images or touch files: Rancher's agent raises the kubelet.
+    if all.contains_key(drover_api::harvester::jobs::UPGRADE) {
+        return None;
+    }
+    let label = all.get(labels::VERSION)?;
     Some(variable(upgrade, variables::PLAN_LATEST_VERSION).unwrap_or(label))
 }
 

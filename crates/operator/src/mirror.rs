@@ -2,13 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_clock::Clock;
-use drover_core::cluster::{Cause, Cluster, FOLLOWED, ObjectRef, RESOURCES, Resource, Unseen};
+use drover_core::cluster::{Cause, Cluster, FOLLOWED, OF_UPGRADES, ObjectRef, RESOURCES, Resource, Unseen};
+use drover_core::decision::{Kind, Subject};
+use drover_core::harvester::followed::Followed;
 use serde::Deserialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
+use crate::act::Ears;
 use crate::api::{Api, ApiError};
 use crate::follow::{Collection, Listener, follow};
 use crate::survey::{cause, groups, path_of, version_of};
@@ -27,15 +31,14 @@ enum News {
         kind: &'static str,
         json: String,
         metadata_only: bool,
+        version: u64,
     },
-    Gone {
-        kind: &'static str,
-        namespace: String,
-        name: String,
-    },
+    /// As of a version; none if somebody was told who knows.
+    Gone { kind: &'static str, namespace: String, name: String, version: Option<u64> },
     /// All objects of the kind are here.
-    Whole(&'static str),
-    Unseen(Unseen),
+    Whole { kind: &'static str, namespace: &'static str },
+    /// And the namespace where it is followed.
+    Unseen(Unseen, &'static str),
 }
 
 /// A cluster, and the watches that keep it up. They end with it.
@@ -46,11 +49,16 @@ pub struct Mirror {
     watches: JoinSet<()>,
     api: Api,
     clock: Clock,
-    /// Kinds of which nothing was heard yet.
-    awaited: BTreeSet<&'static str>,
+    /// Kinds, and the namespaces where they are followed, of which nothing was heard yet.
+    awaited: BTreeSet<(&'static str, &'static str)>,
     /// Namespaces with Plans, whose Secrets are read.
     plan_namespaces: BTreeSet<String>,
+    /// The newest version of each object, where writes are told beside what is watched: an older event is no news then.
+    versions: Option<BTreeMap<ObjectRef, u64>>,
 }
+
+/// How long to wait before asking again what a server has.
+const DISCOVERY_PAUSE: Duration = Duration::from_secs(1);
 
 impl Mirror {
     /// Begins to follow all kinds that are worth it and that the cluster has.
@@ -64,23 +72,54 @@ impl Mirror {
         });
         let (awaited, plan_namespaces) = (BTreeSet::new(), BTreeSet::new());
         let watches = JoinSet::new();
-        let mut mirror = Mirror { cluster, news, ears, watches, api, clock, awaited, plan_namespaces };
+        let versions = None;
+        let mut mirror = Mirror { cluster, news, ears, watches, api, clock, awaited, plan_namespaces, versions };
         for resource in RESOURCES.iter().filter(|resource| FOLLOWED.contains(&resource.kind)) {
             // The definition of Plan may come later; other products are there, or are not.
             let version = version_of(resource, &served).or(resource.versions.first().copied());
             match version.filter(|_| resource.kind == "Plan" || version_of(resource, &served).is_some()) {
-                Some(version) => mirror.follow(resource, version),
+                Some(version) => mirror.follow(*resource, version, ""),
                 None => mirror.cluster.unseen.push(missing(resource, Cause::NoSuchKind)),
             }
         }
         mirror
     }
 
-    fn follow(&mut self, resource: &'static Resource, version: &str) {
+    /// Follows these and no others, for somebody who writes, too: what writes are answered with is told here ([`Mirror::ears`]).
+    pub async fn of(api: Api, clock: Clock, followed: &[Followed]) -> Self {
+        let (ears, news) = unbounded_channel();
+        let served = loop {
+            match groups(&api).await {
+                Ok(served) => break served,
+                Err(error) => {
+                    tracing::warn!("cannot ask the API server which kinds it has: {error}");
+                    clock.sleep(DISCOVERY_PAUSE).await;
+                }
+            }
+        };
+        let cluster = Cluster::new(clock.now());
+        let (awaited, plan_namespaces) = (BTreeSet::new(), BTreeSet::new());
+        let (watches, versions) = (JoinSet::new(), Some(BTreeMap::new()));
+        let mut mirror = Mirror { cluster, news, ears, watches, api, clock, awaited, plan_namespaces, versions };
+        for Followed { kind, namespace, label } in followed.iter().copied() {
+            let Some(resource) = resource(kind) else { continue };
+            // What is not served yet is asked for again and again: its definition may come.
+            let version = version_of(&resource, &served).or(resource.versions.first().copied()).unwrap_or("v1");
+            mirror.follow(Resource { namespace, ..resource }, version, label);
+        }
+        mirror
+    }
+
+    /// Who is told what writes are answered with.
+    pub fn ears(&self) -> Arc<dyn Ears> {
+        Arc::new(Answers(self.ears.clone()))
+    }
+
+    fn follow(&mut self, resource: Resource, version: &str, label: &'static str) {
         let metadata_only = resource.kind == "Secret";
-        let collection = Collection { path: path_of(resource, version), label: "", metadata_only };
+        let collection = Collection { path: path_of(&resource, version), label, metadata_only };
         let ear = Ear::new(resource, version, resource.kind, metadata_only, self.ears.clone());
-        self.awaited.insert(resource.kind);
+        self.awaited.insert((resource.kind, resource.namespace));
         self.watches.spawn(follow(self.api.clone(), self.clock, collection, ear));
     }
 
@@ -92,7 +131,7 @@ impl Mirror {
         }
         let path = format!("/api/v1/namespaces/{namespace}/secrets");
         let collection = Collection { path, label: "", metadata_only: false };
-        let ear = Ear::new(secrets, "v1", CONTENTS, false, self.ears.clone());
+        let ear = Ear::new(*secrets, "v1", CONTENTS, false, self.ears.clone());
         self.watches.spawn(follow(self.api.clone(), self.clock, collection, ear));
         self.follow_leases(namespace);
     }
@@ -102,7 +141,7 @@ impl Mirror {
         let Some(leases) = RESOURCES.iter().find(|resource| resource.kind == "Lease") else { return };
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
         let collection = Collection { path, label: "", metadata_only: false };
-        let ear = Ear::new(leases, "v1", LEADERS, false, self.ears.clone());
+        let ear = Ear::new(*leases, "v1", LEADERS, false, self.ears.clone());
         self.watches.spawn(follow(self.api.clone(), self.clock, collection, ear));
     }
 
@@ -124,7 +163,10 @@ impl Mirror {
 
     fn take(&mut self, news: News) -> bool {
         match news {
-            News::Object { object, api_version, kind, json, metadata_only } => {
+            News::Object { object, api_version, kind, json, metadata_only, version } => {
+                if !self.is_newest(&object, version) {
+                    return false;
+                }
                 // It may be readable by now.
                 self.cluster.unseen.retain(|unseen| unseen.object.as_ref() != Some(&object));
                 match metadata_only {
@@ -134,30 +176,95 @@ impl Mirror {
                 // Who writes through which version of the API is a matter of checks, which are not made here.
                 self.cluster.old_versions.clear();
                 let namespaces: BTreeSet<String> = match kind {
-                    "Plan" => self.cluster.plans().map(|plan| plan.meta.namespace.clone()).collect(),
+                    "Plan" if self.versions.is_none() => {
+                        self.cluster.plans().map(|plan| plan.meta.namespace.clone()).collect()
+                    }
                     _ => BTreeSet::new(),
                 };
                 namespaces.iter().for_each(|namespace| self.follow_contents(namespace));
                 // Heartbeats come all the time, and say nothing as long as they come.
                 kind != "Lease"
             }
-            News::Gone { kind, namespace, name } => {
+            News::Gone { kind, namespace, name, version } => {
+                if let Some(versions) = &mut self.versions {
+                    let object = ObjectRef::new(kind, &namespace, &name);
+                    // The next of that name may be known already.
+                    let known = versions.get(&object).copied().unwrap_or(0);
+                    if version.is_some_and(|version| version < known) {
+                        return false;
+                    }
+                    versions.remove(&object);
+                }
                 self.cluster.forget(kind, &namespace, &name);
                 true
             }
-            News::Whole(kind) => {
+            News::Whole { kind, namespace } => {
                 self.cluster.unseen.retain(|unseen| unseen.kind != kind || unseen.object.is_some());
-                self.awaited.remove(kind)
+                self.awaited.remove(&(kind, namespace))
             }
-            News::Unseen(unseen) => {
+            News::Unseen(unseen, namespace) => {
                 let is_new = !self.cluster.unseen.contains(&unseen);
                 self.cluster.unseen.retain(|known| known.kind != unseen.kind || known.object.is_some());
                 let heard =
-                    FOLLOWED.iter().find(|kind| **kind == unseen.kind).is_some_and(|kind| self.awaited.remove(kind));
+                    self.awaited.iter().find(|(kind, place)| *kind == unseen.kind && *place == namespace).copied();
+                let heard = heard.is_some_and(|awaited| self.awaited.remove(&awaited));
                 self.cluster.unseen.push(unseen);
                 is_new || heard
             }
         }
+    }
+}
+
+impl Mirror {
+    fn is_newest(&mut self, object: &ObjectRef, version: u64) -> bool {
+        let Some(versions) = &mut self.versions else { return true };
+        let known = versions.entry(object.clone()).or_insert(0);
+        let newest = version > *known;
+        *known = version.max(*known);
+        newest
+    }
+}
+
+/// A kind by its name, of those that are surveyed and of those that only Upgrades know.
+fn resource(kind: &str) -> Option<Resource> {
+    RESOURCES.iter().chain(OF_UPGRADES).find(|resource| resource.kind == kind).copied()
+}
+
+/// What writes are answered with, on its way to the mirror.
+#[derive(Debug)]
+struct Answers(UnboundedSender<News>);
+
+impl Ears for Answers {
+    fn hear(&self, subject: &Subject, body: Option<&[u8]>) -> Option<u64> {
+        let resource = resource(&kind_of(subject.kind))?;
+        let (namespace, name) = (subject.namespace.clone(), subject.name.clone());
+        let Some(body) = body else {
+            let _ = self.0.send(News::Gone { kind: resource.kind, namespace, name, version: None });
+            return None;
+        };
+        let json = String::from_utf8_lossy(body).into_owned();
+        let version = serde_json::from_str::<Head>(&json).ok()?.metadata.resource_version.parse().ok()?;
+        let api_version = api_version(&resource, resource.versions.first().copied().unwrap_or("v1"));
+        let object = ObjectRef::new(resource.kind, &namespace, &name);
+        let metadata_only = resource.kind == "Secret";
+        // The mirror may be gone.
+        let _ = self.0.send(News::Object { object, api_version, kind: resource.kind, json, metadata_only, version });
+        Some(version)
+    }
+}
+
+fn kind_of(kind: Kind) -> String {
+    match kind {
+        Kind::Cluster => "Cluster.provisioning.cattle.io".to_owned(),
+        Kind::Setting => "Setting.longhorn.io".to_owned(),
+        kind => format!("{kind:?}"),
+    }
+}
+
+fn api_version(resource: &Resource, version: &str) -> Arc<str> {
+    match resource.group {
+        "" => version.into(),
+        group => format!("{group}/{version}").into(),
     }
 }
 
@@ -172,7 +279,7 @@ fn missing(resource: &Resource, cause: Cause) -> Unseen {
 
 /// Tells the mirror of one kind.
 struct Ear {
-    resource: &'static Resource,
+    resource: Resource,
     api_version: Arc<str>,
     /// As what it counts if it cannot be seen.
     told_as: &'static str,
@@ -201,16 +308,13 @@ struct Name {
 
 impl Ear {
     fn new(
-        resource: &'static Resource,
+        resource: Resource,
         version: &str,
         told_as: &'static str,
         metadata_only: bool,
         news: UnboundedSender<News>,
     ) -> Self {
-        let api_version = match resource.group {
-            "" => version.into(),
-            group => format!("{group}/{version}").into(),
-        };
+        let api_version = api_version(&resource, version);
         let (known, listed) = (BTreeSet::new(), BTreeSet::new());
         Ear { resource, api_version, told_as, metadata_only, news, known, listed }
     }
@@ -226,7 +330,8 @@ impl Ear {
         let kind = self.resource.kind;
         let object = ObjectRef::new(kind, &head.metadata.namespace, &head.metadata.name);
         let (api_version, json) = (self.api_version.clone(), json.to_owned());
-        self.tell(News::Object { object, api_version, kind, json, metadata_only: self.metadata_only });
+        let version = head.metadata.resource_version.parse().unwrap_or(0);
+        self.tell(News::Object { object, api_version, kind, json, metadata_only: self.metadata_only, version });
         Some(head.metadata)
     }
 }
@@ -241,12 +346,13 @@ impl Listener for Ear {
         self.listed.extend(name.map(|name| (name.namespace, name.name)));
     }
 
-    fn listed(&mut self, _: u64) {
+    fn listed(&mut self, version: u64) {
         let before = std::mem::replace(&mut self.known, std::mem::take(&mut self.listed));
         for (namespace, name) in before.difference(&self.known) {
-            self.tell(News::Gone { kind: self.resource.kind, namespace: namespace.clone(), name: name.clone() });
+            let (kind, namespace, name) = (self.resource.kind, namespace.clone(), name.clone());
+            self.tell(News::Gone { kind, namespace, name, version: Some(version) });
         }
-        self.tell(News::Whole(self.told_as));
+        self.tell(News::Whole { kind: self.told_as, namespace: self.resource.namespace });
     }
 
     fn watching(&mut self) {}
@@ -260,12 +366,14 @@ impl Listener for Ear {
     fn gone(&mut self, json: &str) -> Option<u64> {
         let Head { metadata: Name { name, namespace, resource_version } } = serde_json::from_str(json).ok()?;
         self.known.remove(&(namespace.clone(), name.clone()));
-        self.tell(News::Gone { kind: self.resource.kind, namespace, name });
-        resource_version.parse().ok()
+        let version = resource_version.parse().ok();
+        self.tell(News::Gone { kind: self.resource.kind, namespace, name, version });
+        version
     }
 
     fn unseen(&mut self, error: &ApiError) {
-        self.tell(News::Unseen(Unseen { kind: self.told_as.to_owned(), object: None, cause: cause(error) }));
+        let unseen = Unseen { kind: self.told_as.to_owned(), object: None, cause: cause(error) };
+        self.tell(News::Unseen(unseen, self.resource.namespace));
     }
 
     fn is_closed(&self) -> bool {

@@ -1,0 +1,116 @@
+//! What an Upgrade has made goes, and what it has set otherwise is put back.
+
+use drover_api::harvester::node::{DRAIN_TAINT, PENDING_OS_IMAGE};
+use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
+use drover_api::rancher::managed_chart::names as charts;
+use serde_json::{Value, json};
+
+use super::decide::Turn;
+use super::progress::Step;
+use super::{names, nodes, pausing, preload};
+use crate::cluster::{Meta, Node};
+use crate::decision::{Act, Kind, Purpose, Reason, Subject};
+
+/// The charts that the system services are held still with while they are raised.
+pub(super) const HELD_CHARTS: [&str; 4] =
+    [charts::HARVESTER, charts::HARVESTER_CRD, charts::MONITORING_CRD, charts::LOGGING_CRD];
+
+pub(super) fn everything(turn: &mut Turn<'_>) {
+    if turn.next.cleaned {
+        return;
+    }
+    let parts: [fn(&mut Turn<'_>) -> bool; 7] = [
+        repository,
+        image,
+        preload::undo,
+        nodes::release_planner,
+        nodes::release_storage,
+        release_charts,
+        unmark_nodes,
+    ];
+    // Each part is tried, however far the others are.
+    let done = parts.iter().filter(|part| part(turn)).count();
+    if done == parts.len() {
+        turn.next.cleaned = true;
+    } else {
+        turn.wait(turn.subject(), Reason::CleaningUp, "what was made for the upgrade is being cleared away");
+    }
+}
+
+fn delete(turn: &mut Turn<'_>, kind: Kind, metadata: Option<&Meta>) -> bool {
+    let Some(metadata) = metadata else { return true };
+    if metadata.deletion_timestamp.is_none() {
+        let subject = Subject::new(kind, &metadata.namespace, &metadata.name);
+        turn.write(Purpose::CleanUp, subject, Act::Delete { uid: metadata.uid.clone() });
+    }
+    false
+}
+
+fn repository(turn: &mut Turn<'_>) -> bool {
+    let name = names::repository(turn.name());
+    let cluster = turn.cluster();
+    let deployment = cluster.deployments.get(NAMESPACE, &name).map(|one| &one.metadata);
+    let service = cluster.harvester.services.get(NAMESPACE, &name).map(|one| &one.metadata);
+    let gone = [delete(turn, Kind::Deployment, deployment), delete(turn, Kind::Service, service)];
+    gone.iter().all(|gone| *gone)
+}
+
+/// One that the user has brought stays.
+fn image(turn: &mut Turn<'_>) -> bool {
+    if !turn.view.upgrade.spec.image.is_empty() {
+        return true;
+    }
+    let image = turn.cluster().harvester.images.get(NAMESPACE, turn.name()).map(|image| &image.metadata);
+    delete(turn, Kind::VirtualMachineImage, image)
+}
+
+/// The charts go on by themselves again.
+fn release_charts(turn: &mut Turn<'_>) -> bool {
+    if !turn.next.prepared {
+        return true;
+    }
+    let cluster = turn.cluster();
+    let held = HELD_CHARTS.iter().filter_map(|name| cluster.harvester.charts.get(FLEET_NAMESPACE, name));
+    let held: Vec<_> = held.filter(|chart| chart.spec.paused).collect();
+    for chart in &held {
+        let version = chart.metadata.resource_version.to_string();
+        let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "paused": false } });
+        let subject = Subject::new(Kind::ManagedChart, FLEET_NAMESPACE, &chart.metadata.name);
+        turn.write(Purpose::CleanUp, subject, Act::Patch(patch));
+    }
+    held.is_empty()
+}
+
+/// No mark of ours stays on a node.
+fn unmark_nodes(turn: &mut Turn<'_>) -> bool {
+    let mut clean = pausing::undo(turn);
+    let cluster = turn.cluster();
+    for node in cluster.nodes.iter() {
+        let begun = turn.next.step(&node.metadata.name) != Step::Waits;
+        let pending = node.metadata.annotations.contains_key(PENDING_OS_IMAGE);
+        let tainted = begun && node.spec.taints.iter().any(|taint| taint.key == DRAIN_TAINT);
+        if pending || tainted {
+            clean = false;
+            let patch = unmarked(node, pending, tainted);
+            turn.write(Purpose::UndoMarks, Subject::node(&node.metadata.name), Act::Patch(patch));
+        }
+    }
+    clean
+}
+
+fn unmarked(node: &Node, pending: bool, tainted: bool) -> Value {
+    let mut patch = json!({ "metadata": { "resourceVersion": node.metadata.resource_version.to_string() } });
+    if pending {
+        patch["metadata"]["annotations"] = json!({ PENDING_OS_IMAGE: null });
+    }
+    if tainted {
+        patch["spec"] = json!({ "taints": taints_without_drain(node) });
+    }
+    patch
+}
+
+/// The taints of a node but the one that sends VMs away.
+pub(super) fn taints_without_drain(node: &Node) -> Vec<Value> {
+    let rest = node.spec.taints.iter().filter(|taint| taint.key != DRAIN_TAINT);
+    rest.map(super::steps::taint).collect()
+}

@@ -1,0 +1,70 @@
+//! An Upgrade that is being deleted: all that it has made goes first.
+
+use drover_api::harvester::upgrade::{FINALIZER, annotations};
+
+use drover_api::harvester::jobs::types;
+use drover_api::marks::UPGRADE_RETRY;
+use serde_json::Value;
+
+use super::decide::{Phase, Turn};
+use super::progress::{Ending, Step};
+use super::{cleanup, decide, jobs, names};
+use crate::decision::Reason;
+
+/// An Upgrade that has failed takes up what has failed, if its user wants that.
+pub(super) fn try_again(turn: &mut Turn<'_>) {
+    if turn.annotation(UPGRADE_RETRY).is_none() {
+        return;
+    }
+    turn.annotations.insert(UPGRADE_RETRY, Value::Null);
+    if !matches!(turn.next.ended, Some(Ending::Failed { .. })) {
+        return;
+    }
+    turn.next.ended = None;
+    turn.next.cleaned = false;
+    // What was put back is held again, and put back in the end.
+    turn.annotations.insert(annotations::LONGHORN_RESTORED, Value::Null);
+    if matches!(turn.next.services, Some(Ending::Failed { .. })) {
+        turn.next.services = None;
+        let job = names::apply_manifests(turn.name());
+        jobs::discard_failed(turn, &job);
+    }
+    let failed: Vec<String> =
+        turn.next.nodes.iter().filter(|(_, node)| node.step == Step::Failed).map(|(name, _)| name.clone()).collect();
+    for node in failed {
+        // Where it failed tells how far it was.
+        let job = |job_type: &str| names::node_job(turn.name(), job_type, &node);
+        let (pre, post, single) = (job(types::PRE_DRAIN), job(types::POST_DRAIN), job(types::SINGLE_NODE_UPGRADE));
+        let was_drained = jobs::discard_failed(turn, &post);
+        jobs::discard_failed(turn, &pre);
+        jobs::discard_failed(turn, &single);
+        turn.next.set_step(&node, if was_drained { Step::PreDrained } else { Step::Waits });
+    }
+}
+
+pub(super) fn leave(turn: &mut Turn<'_>) {
+    let holds = turn.view.upgrade.metadata.finalizers.iter().any(|finalizer| finalizer == FINALIZER);
+    if turn.known.is_none() {
+        // Another controller's, or one that has not begun: nothing was made for it.
+        return;
+    }
+    turn.phase = Phase::Ended;
+    let forced = turn.annotation(annotations::SKIP_WEBHOOK).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    if turn.next.asked.is_some() && turn.next.ended.is_none() && !forced {
+        // Half of the nodes are new: there is no way back, and the only safe state is the end.
+        turn.wait_with_remedy(
+            turn.subject(),
+            Reason::CleaningUp,
+            "the Upgrade is being deleted while its nodes are upgraded: it goes when they are done".to_owned(),
+            format!("wait; to give up all the same: kubectl annotate {}=true", annotations::SKIP_WEBHOOK),
+        );
+        decide::go_on(turn);
+    } else {
+        if turn.next.ended.is_none() {
+            turn.next.ended =
+                Some(Ending::Failed { reason: "Deleted".to_owned(), message: "The Upgrade was deleted".to_owned() });
+        }
+        cleanup::everything(turn);
+    }
+    turn.released = holds && turn.next.cleaned;
+}

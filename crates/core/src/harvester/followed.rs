@@ -1,0 +1,90 @@
+//! The kinds that Upgrades and their steps rest on, where they are, and with which label.
+
+use drover_api::harvester::jobs::UPGRADE;
+use drover_api::harvester::{CATTLE_NAMESPACE, FLEET_NAMESPACE, NAMESPACE};
+use drover_api::rancher::machine_plan::labels::MACHINE_NAME;
+
+/// Objects of one kind that are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Followed {
+    /// As [`crate::cluster::Resource::kind`] names it.
+    pub kind: &'static str,
+    /// Empty: in all of them.
+    pub namespace: &'static str,
+    /// Only those that carry it; empty: all.
+    pub label: &'static str,
+}
+
+const fn all(kind: &'static str) -> Followed {
+    Followed { kind, namespace: "", label: "" }
+}
+
+const fn within(kind: &'static str, namespace: &'static str) -> Followed {
+    Followed { kind, namespace, label: "" }
+}
+
+const fn labelled(kind: &'static str, namespace: &'static str, label: &'static str) -> Followed {
+    Followed { kind, namespace, label }
+}
+
+const STORAGE: &str = "longhorn-system";
+
+/// What decisions about Upgrades rest on.
+pub const BY_UPGRADES: &[Followed] = &[
+    within("Upgrade", NAMESPACE),
+    within("Version", NAMESPACE),
+    within("UpgradeLog", NAMESPACE),
+    within("VirtualMachineImage", NAMESPACE),
+    all("Setting"),
+    all("Setting.management.cattle.io"),
+    all("Node"),
+    within("Machine", FLEET_NAMESPACE),
+    within("Cluster", FLEET_NAMESPACE),
+    within("Cluster.provisioning.cattle.io", FLEET_NAMESPACE),
+    labelled("Secret", FLEET_NAMESPACE, MACHINE_NAME),
+    within("ManagedChart", FLEET_NAMESPACE),
+    within("Setting.longhorn.io", STORAGE),
+    within("Deployment", NAMESPACE),
+    labelled("Service", NAMESPACE, UPGRADE),
+    labelled("ConfigMap", NAMESPACE, UPGRADE),
+    labelled("Job", NAMESPACE, UPGRADE),
+    labelled("Job", CATTLE_NAMESPACE, UPGRADE),
+    labelled("Pod", NAMESPACE, UPGRADE),
+    labelled("Plan", CATTLE_NAMESPACE, UPGRADE),
+];
+
+/// What the steps on a node rest on.
+pub const BY_NODE_STEPS: &[Followed] = &[
+    within("Upgrade", NAMESPACE),
+    all("Node"),
+    all("VirtualMachine"),
+    all("VirtualMachineInstance"),
+    all("VirtualMachineInstanceMigration"),
+    within("Volume.longhorn.io", STORAGE),
+    within("Engine.longhorn.io", STORAGE),
+    within("Replica.longhorn.io", STORAGE),
+    within("Cluster.provisioning.cattle.io", FLEET_NAMESPACE),
+    labelled("ConfigMap", NAMESPACE, UPGRADE),
+];
+
+/// What the steps on the system services rest on.
+pub const BY_SERVICE_STEPS: &[Followed] = &[
+    within("Upgrade", NAMESPACE),
+    within("ManagedChart", FLEET_NAMESPACE),
+    all("Addon"),
+    labelled("ConfigMap", NAMESPACE, UPGRADE),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::{OF_UPGRADES, RESOURCES};
+
+    #[test]
+    fn every_kind_has_its_place() {
+        for followed in BY_UPGRADES.iter().chain(BY_NODE_STEPS).chain(BY_SERVICE_STEPS) {
+            let known = RESOURCES.iter().chain(OF_UPGRADES).any(|resource| resource.kind == followed.kind);
+            assert!(known, "{}", followed.kind);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The Jobs of an Upgrade, in the shape that users and scripts know from Harvester.
+
+use drover_api::harvester::jobs::{self, components, types, variables};
+use drover_api::harvester::{NAMESPACE, node};
+use drover_api::node::HOSTNAME;
+use serde_json::{Value, json};
+
+use super::decide::Turn;
+use super::names;
+use crate::cluster::{Job, Node};
+use crate::decision::{Act, Purpose, Subject};
+
+/// How long an ended Job is kept, in seconds: a week.
+const KEPT: i64 = 604_800;
+
+/// How far a Job is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Course {
+    /// It does not exist, or not any more: it is made again, since its steps know what is done already.
+    Missing,
+    Running,
+    Done,
+    Failed {
+        reason: String,
+        message: String,
+    },
+}
+
+/// A Job of this name that another Upgrade has left counts as running until it is gone.
+pub(super) fn course(turn: &mut Turn<'_>, name: &str) -> Course {
+    let Some(job) = turn.job(name) else { return Course::Missing };
+    if !is_own(turn, job) {
+        if job.metadata.deletion_timestamp.is_none() {
+            let uid = job.metadata.uid.clone();
+            turn.write(Purpose::DeleteJob, Subject::job(NAMESPACE, name), Act::Delete { uid });
+        }
+        return Course::Running;
+    }
+    if job.metadata.deletion_timestamp.is_some() {
+        return Course::Running;
+    }
+    match job.failure() {
+        Some(failure) => Course::Failed { reason: failure.reason.clone(), message: failure.message.clone() },
+        None if job.is_complete() => Course::Done,
+        None => Course::Running,
+    }
+}
+
+/// Deletes a Job that has failed, so that it is made again; true if there was one.
+pub(super) fn discard_failed(turn: &mut Turn<'_>, name: &str) -> bool {
+    let Some(job) = turn.job(name).filter(|job| job.failure().is_some()) else { return false };
+    if job.metadata.deletion_timestamp.is_none() {
+        let uid = job.metadata.uid.clone();
+        turn.write(Purpose::DeleteJob, Subject::job(NAMESPACE, name), Act::Delete { uid });
+    }
+    true
+}
+
+fn is_own(turn: &Turn<'_>, job: &Job) -> bool {
+    job.metadata.owner_references.iter().any(|owner| owner.uid == turn.view.upgrade.metadata.uid)
+}
+
+/// Makes the Job that raises the system services.
+pub(super) fn apply_manifests(turn: &mut Turn<'_>) {
+    let name = names::apply_manifests(turn.name());
+    let labels = json!({ jobs::UPGRADE: turn.name(), jobs::COMPONENT: components::MANIFEST });
+    let pod = json!({
+        "restartPolicy": "Never", "serviceAccountName": jobs::SERVICE_ACCOUNT,
+        "tolerations": [{ "key": node::DRAIN_TAINT, "operator": "Exists", "effect": "NoSchedule" }],
+        "containers": [{
+            "name": jobs::CONTAINER, "image": image(turn),
+            "args": ["apply-manifests", "--upgrade", turn.name()],
+            "env": environment(turn, None),
+        }],
+    });
+    create(turn, &name, &labels, pod);
+}
+
+/// Makes the Job of a type for a node.
+pub(super) fn on_node(turn: &mut Turn<'_>, job_type: &str, target: &Node) {
+    let target_name = target.metadata.name.as_str();
+    let name = names::node_job(turn.name(), job_type, target_name);
+    let mut labels = json!({ jobs::UPGRADE: turn.name(), jobs::JOB_TYPE: job_type, jobs::NODE: target_name });
+    // It is no step of the node itself: the next node does not wait for it.
+    if job_type != types::RESTORE_VM {
+        labels[jobs::COMPONENT] = json!(components::NODE);
+    }
+    let hostname = target.metadata.labels.get(HOSTNAME).map_or(target_name, String::as_str);
+    let tolerates = |key: &str, effect: &str| json!({ "key": key, "operator": "Exists", "effect": effect });
+    let mut pod = json!({
+        "restartPolicy": "Never", "serviceAccountName": jobs::SERVICE_ACCOUNT,
+        "containers": [{
+            "name": jobs::CONTAINER, "image": image(turn),
+            "args": ["node", job_type, "--upgrade", turn.name(), "--node", target_name],
+            "env": environment(turn, Some(target_name)),
+        }],
+    });
+    if job_type != types::RESTORE_VM {
+        pod["hostIPC"] = json!(true);
+        pod["hostPID"] = json!(true);
+        pod["hostNetwork"] = json!(true);
+        pod["dnsPolicy"] = json!("ClusterFirstWithHostNet");
+        pod["affinity"] = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{ "matchExpressions": [{ "key": HOSTNAME, "operator": "In", "values": [hostname] }] }],
+        }}});
+        pod["tolerations"] = json!([
+            tolerates("node.kubernetes.io/unschedulable", "NoSchedule"),
+            tolerates("node-role.kubernetes.io/control-plane", "NoExecute"),
+            tolerates("node-role.kubernetes.io/etcd", "NoExecute"),
+            tolerates(node::DRAIN_TAINT, "NoSchedule"),
+            { "key": "CriticalAddonsOnly", "operator": "Exists" },
+            tolerates("node.kubernetes.io/unreachable", "NoExecute"),
+        ]);
+        pod["containers"][0]["securityContext"] =
+            json!({ "privileged": true, "capabilities": { "add": ["CAP_SYS_BOOT"] } });
+        pod["containers"][0]["volumeMounts"] = json!([{ "name": "host-root", "mountPath": "/host" }]);
+        pod["volumes"] = json!([{ "name": "host-root", "hostPath": { "path": "/", "type": "Directory" } }]);
+    }
+    create(turn, &name, &labels, pod);
+}
+
+fn image(turn: &Turn<'_>) -> String {
+    let asked = &turn.view.upgrade.spec.upgrade_image;
+    if asked.is_empty() { turn.view.settings.image.clone() } else { asked.clone() }
+}
+
+fn environment(turn: &Turn<'_>, node: Option<&str>) -> Value {
+    let mut all = vec![
+        json!({ "name": variables::UPGRADE_NAME, "value": turn.name() }),
+        json!({ "name": variables::POD_NAME, "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }),
+    ];
+    all.extend(node.map(|node| json!({ "name": variables::NODE_NAME, "value": node })));
+    json!(all)
+}
+
+fn create(turn: &mut Turn<'_>, name: &str, labels: &Value, pod: Value) {
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": { "name": name, "namespace": NAMESPACE, "labels": labels, "ownerReferences": turn.owner() },
+        "spec": {
+            "backoffLimit": 6, "ttlSecondsAfterFinished": KEPT,
+            "template": { "metadata": { "labels": labels }, "spec": pod },
+        },
+    });
+    turn.write(Purpose::CreateJob, Subject::job(NAMESPACE, name), Act::Create(job));
+}

@@ -1,0 +1,447 @@
+//! The nodes, one after another, in a conversation with Rancher's planner.
+//!
+//! The planner cordons a node and asks before it drains it, and again after it has raised Kubernetes there. It is answered
+//! by copying what it asked with. An answer follows from how far the node is, not from the moment at which it got there:
+//! one that was lost, or that the planner asks for anew, is given again.
+
+use drover_api::cluster_api::cluster::phases;
+use drover_api::harvester::jobs::{UPGRADE, types};
+use drover_api::harvester::node::{PENDING_OS_IMAGE, WITNESS};
+use drover_api::harvester::upgrade::annotations as upgrade_annotations;
+use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
+use drover_api::marks;
+use drover_api::plan::labels::JOB_NAME;
+use drover_api::rancher::machine_plan::annotations::{
+    DRAIN_DONE, DRAIN_OPTIONS, POST_DRAIN, POST_HOOK, PRE_DRAIN, PRE_HOOK, UNCORDON,
+};
+use drover_api::rancher::provisioning_cluster::LOCAL;
+use serde_json::{Value, json};
+
+use super::decide::{Member, Phase, Turn, members};
+use super::jobs::{self, Course};
+use super::progress::Step;
+use super::{config, names, pausing, quorum};
+use crate::cluster::{Node, Secret};
+use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait};
+
+/// Longhorn's setting: how long a replica that is gone is waited for before another is made, and for how long at least
+/// while nodes reboot, in seconds.
+const REPLENISHMENT: &str = "replica-replenishment-wait-interval";
+const LONG_ENOUGH: i64 = 1800;
+const STORAGE: &str = "longhorn-system";
+/// A code for [`marks::ACCEPT`]: take a voter out although etcd would have no quorum.
+const ACCEPT_QUORUM: &str = "DRV-ETCD-001";
+
+pub(super) fn next(turn: &mut Turn<'_>) -> bool {
+    turn.phase = Phase::UpgradingNodes;
+    let (nodes, unmanaged) = members(turn.cluster());
+    for (node, why) in unmanaged {
+        let remedy = "provision it again, or remove it: the upgrade goes on without it".to_owned();
+        turn.wait_with_remedy(Subject::node(&node.metadata.name), Reason::NodeUnmanaged, why, remedy);
+    }
+    if turn.next.single_node.is_empty() {
+        hold_storage(turn);
+        if !ask(turn) {
+            return false;
+        }
+        nodes.iter().for_each(|member| tend(turn, *member));
+    } else if let Some(member) = nodes.iter().find(|member| member.name() == turn.next.single_node) {
+        alone(turn, *member);
+    }
+    if turn.next.ended.is_some() {
+        return false;
+    }
+    nodes.iter().all(|member| turn.next.step(member.name()) == Step::Succeeded)
+}
+
+/// All nodes are done; the planner still has to give back the last one.
+pub(super) fn settle(turn: &mut Turn<'_>) -> bool {
+    turn.phase = Phase::UpgradingNodes;
+    let cluster = turn.cluster();
+    let (nodes, _) = members(cluster);
+    let in_drain: Vec<&str> = nodes
+        .iter()
+        .filter(|member| member.plan_secret(cluster).is_some_and(is_in_drain))
+        .map(|member| member.name())
+        .collect();
+    let capi = cluster.cluster_api.clusters.get(FLEET_NAMESPACE, LOCAL);
+    let provisioned = capi.is_none_or(|capi| capi.status.phase == phases::PROVISIONED);
+    let mut settled = in_drain.is_empty() && provisioned;
+    if !settled {
+        let sentence = match in_drain.is_empty() {
+            true => format!("Rancher's planner has not finished with Cluster {FLEET_NAMESPACE}/{LOCAL}"),
+            false => format!("Rancher's planner gives back {}", in_drain.join(", ")),
+        };
+        turn.wait(Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL), Reason::PlannerWorks, sentence);
+    }
+    for member in nodes {
+        settled &= restored(turn, member);
+    }
+    settled
+}
+
+fn is_in_drain(secret: &Secret) -> bool {
+    [DRAIN_OPTIONS, PRE_DRAIN, POST_DRAIN, DRAIN_DONE, UNCORDON].iter().any(|key| note(Some(secret), key).is_some())
+}
+
+/// An annotation; an empty one counts as missing.
+fn note<'a>(secret: Option<&'a Secret>, key: &str) -> Option<&'a str> {
+    secret?.metadata.annotations.get(key).map(String::as_str).filter(|value| !value.is_empty())
+}
+
+/// Longhorn is told to wait for replicas on nodes that reboot; what it was set to is noted first.
+fn hold_storage(turn: &mut Turn<'_>) {
+    let Some(setting) = turn.cluster().longhorn.settings.get(STORAGE, REPLENISHMENT) else { return };
+    let Ok(seconds) = setting.value.parse::<i64>() else { return };
+    if seconds >= LONG_ENOUGH {
+        return;
+    }
+    if turn.annotation(upgrade_annotations::REPLENISHMENT_INTERVAL).is_none() {
+        turn.annotations.insert(upgrade_annotations::REPLENISHMENT_INTERVAL, json!(setting.value));
+    }
+    let version = setting.metadata.resource_version.to_string();
+    let patch = json!({ "metadata": { "resourceVersion": version }, "value": LONG_ENOUGH.to_string() });
+    turn.write(Purpose::Hold, Subject::new(Kind::Setting, STORAGE, REPLENISHMENT), Act::Patch(patch));
+}
+
+/// Puts Longhorn's setting back; true once it is.
+pub(super) fn release_storage(turn: &mut Turn<'_>) -> bool {
+    let Some(before) = turn.annotation(upgrade_annotations::REPLENISHMENT_INTERVAL) else { return true };
+    if turn.annotation(upgrade_annotations::LONGHORN_RESTORED).is_some() {
+        return true;
+    }
+    match turn.cluster().longhorn.settings.get(STORAGE, REPLENISHMENT) {
+        Some(setting) if setting.value != before => {
+            let version = setting.metadata.resource_version.to_string();
+            let patch = json!({ "metadata": { "resourceVersion": version }, "value": before });
+            turn.write(Purpose::CleanUp, Subject::new(Kind::Setting, STORAGE, REPLENISHMENT), Act::Patch(patch));
+            false
+        }
+        _ => {
+            turn.annotations.insert(upgrade_annotations::LONGHORN_RESTORED, json!("true"));
+            true
+        }
+    }
+}
+
+/// Asks the planner for the version of the release, once; true when it is asked. Which generation it is asked for is noted
+/// before, so that a successor does not ask for one more.
+fn ask(turn: &mut Turn<'_>) -> bool {
+    let subject = Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL);
+    let Some(cluster) = turn.cluster().harvester.clusters.get(FLEET_NAMESPACE, LOCAL) else {
+        let sentence = format!("can't find {FLEET_NAMESPACE}/{LOCAL} cluster");
+        turn.wait_with_remedy(subject, Reason::PlannerWorks, sentence, "look after Rancher, which has made it");
+        return false;
+    };
+    let wanted = turn.next.release.as_ref().map(|release| release.kubernetes.clone()).unwrap_or_default();
+    let generation = cluster.spec.rke_config.provision_generation;
+    let asked = *turn.next.asked.get_or_insert(generation + 1);
+    let strategy = &cluster.spec.rke_config.upgrade_strategy;
+    if generation >= asked && cluster.spec.kubernetes_version == wanted && has_hooks(strategy) {
+        return true;
+    }
+    let options = |key: &str| {
+        let hooks = |kind: &str, own: &str| {
+            let mut hooks = strategy[key][kind].as_array().cloned().unwrap_or_default();
+            if !hooks.iter().any(|hook| hook["annotation"] == own) {
+                hooks.push(json!({ "annotation": own }));
+            }
+            hooks
+        };
+        json!({
+            "enabled": true, "force": true, "ignoreDaemonSets": true, "deleteEmptyDirData": true,
+            "preDrainHooks": hooks("preDrainHooks", PRE_HOOK), "postDrainHooks": hooks("postDrainHooks", POST_HOOK),
+        })
+    };
+    let patch = json!({
+        "metadata": { "resourceVersion": cluster.metadata.resource_version.to_string() },
+        "spec": { "kubernetesVersion": wanted, "rkeConfig": {
+            "provisionGeneration": generation.max(asked),
+            "upgradeStrategy": {
+                "controlPlaneConcurrency": "1", "workerConcurrency": "1",
+                "controlPlaneDrainOptions": options("controlPlaneDrainOptions"),
+                "workerDrainOptions": options("workerDrainOptions"),
+            },
+        }},
+    });
+    turn.write(Purpose::AskPlanner, subject.clone(), Act::Patch(patch));
+    turn.wait(subject, Reason::PlannerWorks, format!("Rancher's planner is asked for Kubernetes {wanted}"));
+    false
+}
+
+fn has_hooks(strategy: &Value) -> bool {
+    ["controlPlaneDrainOptions", "workerDrainOptions"].iter().all(|key| {
+        let has = |kind: &str, own: &str| {
+            let hooks = strategy[*key][kind].as_array();
+            hooks.is_some_and(|hooks| hooks.iter().any(|hook| hook["annotation"] == own))
+        };
+        has("preDrainHooks", PRE_HOOK) && has("postDrainHooks", POST_HOOK)
+    })
+}
+
+/// The planner goes its own way again; true once it does.
+pub(super) fn release_planner(turn: &mut Turn<'_>) -> bool {
+    let Some(cluster) = turn.cluster().harvester.clusters.get(FLEET_NAMESPACE, LOCAL) else { return true };
+    if turn.next.asked.is_none() || !has_hooks(&cluster.spec.rke_config.upgrade_strategy) {
+        return true;
+    }
+    let version = cluster.metadata.resource_version.to_string();
+    let patch =
+        json!({ "metadata": { "resourceVersion": version }, "spec": { "rkeConfig": { "upgradeStrategy": null } } });
+    turn.write(Purpose::CleanUp, Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL), Act::Patch(patch));
+    false
+}
+
+/// One node: what follows from how far it is and from what the planner asks.
+fn tend(turn: &mut Turn<'_>, member: Member<'_>) {
+    let name = member.name();
+    let secret = member.plan_secret(turn.cluster());
+    let Some(plan) = secret else {
+        let sentence = format!("Machine {} of Node {name} has no plan Secret", member.machine.metadata.name);
+        turn.wait_with_remedy(
+            Subject::node(name),
+            Reason::PlannerWorks,
+            sentence,
+            "look after Rancher, which makes it",
+        );
+        return;
+    };
+    match turn.next.step(name) {
+        Step::Waits => begin(turn, member, plan),
+        Step::PreDraining => {
+            let job = names::node_job(turn.name(), types::PRE_DRAIN, name);
+            if work(turn, member, types::PRE_DRAIN, &job) {
+                turn.next.set_step(name, Step::PreDrained);
+                acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+            }
+        }
+        Step::PreDrained => {
+            acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+            if note(secret, POST_DRAIN).is_none() {
+                let sentence = format!("Rancher's planner drains {name} and raises Kubernetes there");
+                turn.wait(Subject::node(name), Reason::PlannerWorks, sentence);
+            } else if may_go(turn, member) {
+                turn.next.set_step(name, Step::PostDraining);
+                jobs::on_node(turn, types::POST_DRAIN, member.node);
+            }
+        }
+        Step::PostDraining => {
+            acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+            let job = names::node_job(turn.name(), types::POST_DRAIN, name);
+            if work(turn, member, types::POST_DRAIN, &job) {
+                turn.next.set_step(name, Step::WaitingReboot);
+                come_back(turn, member, plan);
+            }
+        }
+        Step::WaitingReboot => come_back(turn, member, plan),
+        Step::Succeeded => {
+            acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+            acknowledge(turn, plan, POST_DRAIN, POST_HOOK);
+            unmark(turn, member.node);
+        }
+        Step::Failed => {}
+    }
+}
+
+/// Sends a node on its way, if the planner asks and nothing speaks against it.
+fn begin(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
+    let name = member.name();
+    let paused = pausing::is_paused(turn, member.node);
+    if paused {
+        turn.paused.insert(name.to_owned());
+    }
+    if note(Some(plan), PRE_DRAIN).is_none() {
+        if paused {
+            let remedy = resume(name);
+            let sentence = format!("{name} is paused before its upgrade, as its user has asked");
+            turn.wait_with_remedy(Subject::node(name), Reason::NodePaused, sentence, remedy);
+        } else {
+            let sentence = format!("Rancher's planner has not come to {name}");
+            turn.wait(Subject::node(name), Reason::PlannerWorks, sentence);
+        }
+        return;
+    }
+    if paused {
+        let sentence = format!(
+            "{name} is paused before its upgrade, as its user has asked; Rancher's planner waits for it with the nodes that come after"
+        );
+        turn.wait_with_remedy(Subject::node(name), Reason::NodePaused, sentence, resume(name));
+    } else if may_go(turn, member) {
+        turn.next.set_step(name, Step::PreDraining);
+        jobs::on_node(turn, types::PRE_DRAIN, member.node);
+    }
+}
+
+fn resume(node: &str) -> String {
+    format!("kubectl annotate node {node} {}-", drover_api::harvester::node::UPGRADE_PAUSE)
+}
+
+/// One node at a time, and never so that etcd loses its quorum.
+fn may_go(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
+    let name = member.name();
+    let other = turn.next.nodes.iter().find(|(other, progress)| *other != name && progress.step.is_at_work());
+    if let Some(other) = other.map(|(other, _)| other.clone()) {
+        turn.wait(Subject::node(name), Reason::AnotherNodeIsOut, format!("{name} waits until {other} is back"));
+        return false;
+    }
+    let accepted = crate::accepted::codes(&turn.view.upgrade.metadata.annotations).contains(ACCEPT_QUORUM);
+    if let Some(risk) = quorum::at_risk(turn.cluster(), member.node).filter(|_| !accepted) {
+        let remedy = format!(
+            "bring the other members back, or accept it: kubectl -n {NAMESPACE} annotate upgrades.harvesterhci.io {} {}={ACCEPT_QUORUM}",
+            turn.name(),
+            marks::ACCEPT
+        );
+        turn.wait_with_remedy(Subject::node(name), Reason::QuorumAtRisk, risk, remedy);
+        return false;
+    }
+    true
+}
+
+/// Whether the Job of a step is done. A Job that is gone is made again; one that has failed ends the Upgrade.
+fn work(turn: &mut Turn<'_>, member: Member<'_>, job_type: &str, job: &str) -> bool {
+    match jobs::course(turn, job) {
+        Course::Missing => jobs::on_node(turn, job_type, member.node),
+        Course::Running => {}
+        Course::Done => return true,
+        Course::Failed { reason, message } => {
+            turn.next.fail_node(member.name(), &reason, &message);
+            turn.fail(reason, message);
+            return false;
+        }
+    }
+    let told = told_by_pods(turn, job);
+    if told.is_empty() {
+        let sentence = format!("Job {NAMESPACE}/{job} works on {}", member.name());
+        turn.wait(Subject::node(member.name()), Reason::JobRunning, sentence);
+    }
+    turn.waits.extend(told);
+    false
+}
+
+/// What the steps of a Job wait for, as its pods tell.
+pub(super) fn told_by_pods(turn: &Turn<'_>, job: &str) -> Vec<Wait> {
+    let pods = turn.cluster().pods.in_namespace(NAMESPACE);
+    let own = pods.filter(|pod| {
+        let label = |key: &str| pod.metadata.labels.get(key).map(String::as_str);
+        label(JOB_NAME) == Some(job) && label(UPGRADE) == Some(turn.name()) && !pod.has_ended()
+    });
+    let told = own.filter_map(|pod| pod.metadata.annotations.get(marks::WAITS));
+    told.flat_map(|text| serde_json::from_str::<Vec<Wait>>(text).unwrap_or_default()).collect()
+}
+
+/// A node that has its new system on disk boots it; it is done when it runs that and is Ready.
+fn come_back(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
+    let name = member.name();
+    if is_back(turn, member.node) {
+        turn.next.set_step(name, Step::Succeeded);
+        acknowledge(turn, plan, POST_DRAIN, POST_HOOK);
+        unmark(turn, member.node);
+        return;
+    }
+    await_reboot(turn, member.node);
+}
+
+fn is_back(turn: &Turn<'_>, node: &Node) -> bool {
+    let wanted = turn.next.release.as_ref().map(|release| release.os.as_str()).unwrap_or_default();
+    node.status.node_info.os_image == wanted && node.is_ready()
+}
+
+fn await_reboot(turn: &mut Turn<'_>, node: &Node) {
+    let name = &node.metadata.name;
+    let wanted = turn.next.release.as_ref().map(|release| release.os.clone()).unwrap_or_default();
+    if node.metadata.annotations.get(PENDING_OS_IMAGE) != Some(&wanted) {
+        let patch = annotation(node, PENDING_OS_IMAGE, &json!(wanted));
+        turn.write(Purpose::MarkNode, Subject::node(name), Act::Patch(patch));
+    }
+    let runs = &node.status.node_info.os_image;
+    let sentence = match *runs == wanted {
+        true => format!("{name} runs {wanted} and is not Ready yet"),
+        false => format!("{name} has not booted {wanted} yet"),
+    };
+    turn.wait_with_remedy(
+        Subject::node(name),
+        Reason::NodeRebooting,
+        sentence,
+        format!("if it does not come back, look at the console of {name}"),
+    );
+}
+
+fn unmark(turn: &mut Turn<'_>, node: &Node) {
+    if node.metadata.annotations.contains_key(PENDING_OS_IMAGE) {
+        let patch = annotation(node, PENDING_OS_IMAGE, &Value::Null);
+        turn.write(Purpose::UndoMarks, Subject::node(&node.metadata.name), Act::Patch(patch));
+    }
+}
+
+fn annotation(node: &Node, key: &str, value: &Value) -> Value {
+    let version = node.metadata.resource_version.to_string();
+    json!({ "metadata": { "resourceVersion": version, "annotations": { key: value } } })
+}
+
+/// Answers the planner with what it has asked with, unless that is there.
+fn acknowledge(turn: &mut Turn<'_>, plan: &Secret, asks: &str, answers: &str) {
+    let Some(token) = note(Some(plan), asks) else { return };
+    if note(Some(plan), answers) == Some(token) {
+        return;
+    }
+    let version = plan.metadata.resource_version.to_string();
+    let patch = json!({ "metadata": { "resourceVersion": version, "annotations": { answers: token } } });
+    let subject = Subject::new(Kind::Secret, &plan.metadata.namespace, &plan.metadata.name);
+    turn.write(Purpose::Acknowledge, subject, Act::Patch(patch));
+}
+
+/// The only node of a cluster has nowhere to send its VMs, and nobody asks for it: one Job does it all.
+fn alone(turn: &mut Turn<'_>, member: Member<'_>) {
+    let name = member.name();
+    match turn.next.step(name) {
+        Step::Waits => {
+            if pausing::is_paused(turn, member.node) {
+                turn.paused.insert(name.to_owned());
+                let sentence = format!("{name} is paused before its upgrade, as its user has asked");
+                turn.wait_with_remedy(Subject::node(name), Reason::NodePaused, sentence, resume(name));
+                return;
+            }
+            turn.next.set_step(name, Step::PostDraining);
+            jobs::on_node(turn, types::SINGLE_NODE_UPGRADE, member.node);
+        }
+        Step::PreDraining | Step::PreDrained | Step::PostDraining => {
+            let job = names::node_job(turn.name(), types::SINGLE_NODE_UPGRADE, name);
+            if work(turn, member, types::SINGLE_NODE_UPGRADE, &job) {
+                turn.next.set_step(name, Step::WaitingReboot);
+                come_back_alone(turn, member.node);
+            }
+        }
+        Step::WaitingReboot => come_back_alone(turn, member.node),
+        Step::Succeeded => unmark(turn, member.node),
+        Step::Failed => {}
+    }
+}
+
+fn come_back_alone(turn: &mut Turn<'_>, node: &Node) {
+    if is_back(turn, node) {
+        turn.next.set_step(&node.metadata.name, Step::Succeeded);
+        unmark(turn, node);
+    } else {
+        await_reboot(turn, node);
+    }
+}
+
+/// The VMs that were stopped for a node are started again, if that is asked for; true once they are.
+fn restored(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
+    let name = member.name();
+    let wanted = config::of(turn.cluster()).is_ok_and(|config| config.restores_vms());
+    let list = turn.cluster().harvester.config_maps.get(NAMESPACE, &names::restore_list(turn.name()));
+    let stopped = list.and_then(|list| list.data.get(name)).is_some_and(|vms| !vms.trim().is_empty());
+    if !wanted || !stopped || member.node.metadata.labels.contains_key(WITNESS) {
+        return true;
+    }
+    let job = names::node_job(turn.name(), types::RESTORE_VM, name);
+    match jobs::course(turn, &job) {
+        Course::Missing => jobs::on_node(turn, types::RESTORE_VM, member.node),
+        Course::Running => {}
+        // It tells which VMs could not be started; the nodes are upgraded all the same.
+        Course::Done | Course::Failed { .. } => return true,
+    }
+    turn.wait(Subject::node(name), Reason::JobRunning, format!("Job {NAMESPACE}/{job} starts the VMs of {name} again"));
+    false
+}

@@ -1,0 +1,126 @@
+//! The images of the release come to every node before anything stops: a Plan does it.
+
+use drover_api::harvester::jobs::{self, components};
+use drover_api::harvester::{CATTLE_NAMESPACE, node};
+use drover_api::plan::labels::plan_hash;
+use serde_json::{Value, json};
+
+use super::config;
+use super::decide::{Phase, Turn, members};
+use super::names;
+use super::upgrade_config::Preload;
+use crate::decision::{Act, Kind, Purpose, Reason, Subject};
+
+/// In seconds.
+const DEADLINE: i64 = 3600;
+const SERVICE_ACCOUNT: &str = "system-upgrade-controller";
+
+pub(super) fn everywhere(turn: &mut Turn<'_>) -> bool {
+    if turn.next.prepared {
+        return true;
+    }
+    turn.phase = Phase::PreparingNodes;
+    let (nodes, unmanaged) = members(turn.cluster());
+    for (node, why) in unmanaged {
+        let remedy = "provision it again, or remove it: the upgrade goes on without it".to_owned();
+        turn.wait_with_remedy(Subject::node(&node.metadata.name), Reason::NodeUnmanaged, why, remedy);
+    }
+    // A setting that nobody can read by now was read when the Upgrade began.
+    let concurrency = match config::of(turn.cluster()).unwrap_or_default().preload() {
+        Preload::Skip => {
+            turn.next.prepared = true;
+            return true;
+        }
+        Preload::AtOnce(number) => number.unwrap_or(nodes.len()).min(nodes.len()),
+    };
+    let name = names::prepare(turn.name());
+    let subject = Subject::plan(CATTLE_NAMESPACE, &name);
+    if turn.prepare_plan().is_none() {
+        let plan = plan(turn, &name, concurrency);
+        turn.write(Purpose::Provide, subject.clone(), Act::Create(plan));
+        turn.wait(subject, Reason::ImagesPreloading, format!("Plan {CATTLE_NAMESPACE}/{name} is being made"));
+        return false;
+    }
+    let waiting: Vec<String> =
+        nodes.iter().map(|member| member.name().to_owned()).filter(|node| !has_images(turn, node)).collect();
+    if waiting.is_empty() {
+        turn.next.prepared = true;
+        return true;
+    }
+    let sentence = format!("images are loaded on {}", waiting.join(", "));
+    turn.wait_with_remedy(
+        subject,
+        Reason::ImagesPreloading,
+        sentence,
+        format!("drover why plan/{CATTLE_NAMESPACE}/{name}"),
+    );
+    false
+}
+
+/// Whether a node has the images: it carries the result of the Plan, or is left out of it.
+pub(super) fn has_images(turn: &Turn<'_>, node: &str) -> bool {
+    let Some(plan) = turn.prepare_plan() else { return false };
+    let hash = plan.status.latest_hash.as_str();
+    let node = turn.cluster().nodes.named(node);
+    let carried = node.and_then(|node| node.metadata.labels.get(&plan_hash(&plan.meta.name)));
+    carried.is_some_and(|carried| carried == "disabled" || !hash.is_empty() && carried == hash)
+}
+
+/// A Job of the Plan is at work there, or was just now.
+pub(super) fn is_preloading(turn: &Turn<'_>, node: &str) -> bool {
+    let plan = names::prepare(turn.name());
+    let mut jobs = turn.cluster().jobs.in_namespace(CATTLE_NAMESPACE);
+    let own = |job: &&crate::cluster::Job| {
+        let label = |key: &str| job.metadata.labels.get(key).map(String::as_str);
+        label(drover_api::plan::labels::PLAN) == Some(plan.as_str())
+            && label(drover_api::plan::labels::NODE) == Some(node)
+    };
+    jobs.any(|job| own(&job)) && !has_images(turn, node)
+}
+
+fn plan(turn: &Turn<'_>, name: &str, concurrency: usize) -> Value {
+    let upgrade = turn.name();
+    let tolerates = |key: &str, effect: &str| json!({ "key": key, "operator": "Exists", "effect": effect });
+    json!({
+        "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
+        "metadata": {
+            "name": name, "namespace": CATTLE_NAMESPACE,
+            "labels": { jobs::UPGRADE: upgrade, jobs::COMPONENT: components::NODE },
+        },
+        "spec": {
+            "concurrency": concurrency, "jobActiveDeadlineSecs": DEADLINE, "version": upgrade,
+            "nodeSelector": { "matchLabels": { node::MANAGED: "true" } },
+            "serviceAccountName": SERVICE_ACCOUNT,
+            "tolerations": [
+                { "key": "CriticalAddonsOnly", "operator": "Exists" },
+                tolerates(node::DRAIN_TAINT, "NoSchedule"),
+                tolerates("node-role.kubernetes.io/control-plane", "NoExecute"),
+                tolerates("node-role.kubernetes.io/etcd", "NoExecute"),
+            ],
+            "upgrade": {
+                "image": turn.view.settings.image, "args": ["node", "preload"],
+                "envs": [{ "name": jobs::variables::UPGRADE_NAME, "value": upgrade }],
+            },
+        },
+    })
+}
+
+/// The Plans that were made for the Upgrade.
+pub(super) fn plans<'a>(turn: &Turn<'a>) -> Vec<(&'a str, &'a str)> {
+    let rooms = &turn.cluster().engine.namespaces;
+    let plans = rooms.get(CATTLE_NAMESPACE).into_iter().flat_map(|room| room.plans.values());
+    plans
+        .filter(|plan| plan.meta.labels.get(jobs::UPGRADE).is_some_and(|upgrade| upgrade == turn.name()))
+        .map(|plan| (plan.meta.name.as_str(), plan.meta.uid.as_str()))
+        .collect()
+}
+
+/// Deletes them; true if none is left.
+pub(super) fn undo(turn: &mut Turn<'_>) -> bool {
+    let plans = plans(turn);
+    for (name, uid) in &plans {
+        let subject = Subject::new(Kind::Plan, CATTLE_NAMESPACE, name);
+        turn.write(Purpose::CleanUp, subject, Act::Delete { uid: (*uid).to_owned() });
+    }
+    plans.is_empty()
+}

@@ -1,0 +1,204 @@
+//! What a release says of itself, and whose steps bring a cluster to it.
+
+use std::collections::BTreeMap;
+
+use drover_api::marks;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// `harvester-release.yaml`, as far as it is read.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Release {
+    pub harvester: String,
+    pub harvester_chart: String,
+    /// As nodes say it: `Harvester v1.8.0`.
+    pub os: String,
+    pub kubernetes: String,
+    pub rancher: String,
+    pub monitoring_chart: String,
+    pub logging_chart: String,
+    pub kubevirt: String,
+    pub min_upgradable_version: String,
+    /// The release is made for Drover's steps; what stands there is for them.
+    pub drover: Option<serde::de::IgnoredAny>,
+}
+
+/// What is kept of it on the Upgrade.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Noted {
+    pub harvester: String,
+    pub harvester_chart: String,
+    pub os: String,
+    pub kubernetes: String,
+    pub rancher: String,
+    pub monitoring_chart: String,
+    pub logging_chart: String,
+    pub min_upgradable_version: String,
+}
+
+/// What the repository has answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fetched {
+    pub at: Timestamp,
+    /// It is being asked.
+    pub pending: bool,
+    pub answer: Result<Served, String>,
+}
+
+/// What the repository serves.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Served {
+    pub release: Release,
+    /// The images of the release; none if it does not list them.
+    pub images: Option<String>,
+}
+
+/// Whose steps the Jobs run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Steps {
+    Drover,
+    /// Those of the release's own upgrade image.
+    Release,
+}
+
+/// The image that stock releases bring for their upgrade.
+const STOCK_IMAGE: &str = "rancher/harvester-upgrade";
+
+impl Served {
+    /// By the annotation, else by what the release says; the error is the finding about a release that nobody knows.
+    pub fn steps(&self, annotations: &BTreeMap<String, String>) -> Result<Steps, String> {
+        match annotations.get(marks::STEPS).map(String::as_str) {
+            Some(marks::STEPS_DROVER) => return Ok(Steps::Drover),
+            Some(marks::STEPS_RELEASE) => return Ok(Steps::Release),
+            Some(other) => {
+                return Err(format!("the annotation {} says {other}, and not release or drover", marks::STEPS));
+            }
+            None => {}
+        }
+        if self.release.drover.is_some() {
+            return Ok(Steps::Drover);
+        }
+        let image = format!("{STOCK_IMAGE}:{}", self.release.harvester);
+        let lists = |images: &String| images.lines().any(|line| line.trim().ends_with(&image));
+        match (self.release.missing(), self.images.as_ref().is_some_and(lists)) {
+            (None, true) => Ok(Steps::Release),
+            (Some(field), _) => Err(format!("its harvester-release.yaml has neither the key drover nor {field}")),
+            (None, false) => Err(format!("its image lists do not name {image}, and it has no key drover")),
+        }
+    }
+}
+
+impl Release {
+    /// The first field that a stock release has and this one has not.
+    fn missing(&self) -> Option<&'static str> {
+        let fields = [
+            ("harvester", &self.harvester),
+            ("harvesterChart", &self.harvester_chart),
+            ("os", &self.os),
+            ("kubernetes", &self.kubernetes),
+            ("rancher", &self.rancher),
+            ("monitoringChart", &self.monitoring_chart),
+            ("loggingChart", &self.logging_chart),
+            ("kubevirt", &self.kubevirt),
+        ];
+        fields.into_iter().find(|(_, value)| value.is_empty()).map(|(name, _)| name)
+    }
+
+    /// What no upgrade can do without.
+    pub fn unusable(&self) -> Option<&'static str> {
+        let fields = [("harvester", &self.harvester), ("os", &self.os), ("kubernetes", &self.kubernetes)];
+        fields.into_iter().find(|(_, value)| value.is_empty()).map(|(name, _)| name)
+    }
+
+    pub fn noted(&self) -> Noted {
+        Noted {
+            harvester: self.harvester.clone(),
+            harvester_chart: self.harvester_chart.clone(),
+            os: self.os.clone(),
+            kubernetes: self.kubernetes.clone(),
+            rancher: self.rancher.clone(),
+            monitoring_chart: self.monitoring_chart.clone(),
+            logging_chart: self.logging_chart.clone(),
+            min_upgradable_version: self.min_upgradable_version.clone(),
+        }
+    }
+}
+
+impl Noted {
+    /// As `status.repoInfo` has it: YAML with the key `release`.
+    pub fn as_yaml(&self) -> String {
+        let fields = [
+            ("harvester", &self.harvester),
+            ("harvesterChart", &self.harvester_chart),
+            ("os", &self.os),
+            ("kubernetes", &self.kubernetes),
+            ("rancher", &self.rancher),
+            ("monitoringChart", &self.monitoring_chart),
+            ("minUpgradableVersion", &self.min_upgradable_version),
+        ];
+        let lines = fields.iter().map(|(key, value)| format!("    {key}: {}\n", serde_json::json!(value)));
+        format!("release:\n{}", lines.collect::<String>())
+    }
+}
+
+/// A version of a kubelet as one release names it: without the mark of a release candidate.
+pub fn is_kubelet_version(kubelet: &str, wanted: &str) -> bool {
+    let plain = |version: &str| {
+        let (base, build) = version.split_once('+').unwrap_or((version, ""));
+        let base = base.split_once("-rc").map_or(base, |(base, _)| base);
+        format!("{base}+{build}")
+    };
+    plain(kubelet) == plain(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stock() -> Served {
+        let version = || "1".to_owned();
+        let release = Release {
+            harvester: "v1.8.0".into(),
+            harvester_chart: version(),
+            os: version(),
+            kubernetes: version(),
+            rancher: version(),
+            monitoring_chart: version(),
+            logging_chart: version(),
+            kubevirt: version(),
+            ..Release::default()
+        };
+        let images = Some("docker.io/rancher/harvester-upgrade:v1.8.0\ndocker.io/rancher/rancher:v2\n".to_owned());
+        Served { release, images }
+    }
+
+    #[test]
+    fn a_stock_release_brings_its_own_steps() {
+        assert_eq!(stock().steps(&BTreeMap::new()), Ok(Steps::Release));
+    }
+
+    #[test]
+    fn an_unknown_release_is_a_finding_and_never_a_guess() {
+        let mut unknown = stock();
+        unknown.images = None;
+        assert!(unknown.steps(&BTreeMap::new()).unwrap_err().contains("rancher/harvester-upgrade:v1.8.0"));
+        unknown.release.kubevirt.clear();
+        assert!(unknown.steps(&BTreeMap::new()).unwrap_err().contains("kubevirt"));
+    }
+
+    #[test]
+    fn the_user_says_whose_steps_run() {
+        let says = |word: &str| BTreeMap::from([(marks::STEPS.to_owned(), word.to_owned())]);
+        assert_eq!(stock().steps(&says("drover")), Ok(Steps::Drover));
+        assert_eq!(Served::default().steps(&says("release")), Ok(Steps::Release));
+        assert!(stock().steps(&says("mine")).is_err());
+    }
+
+    #[test]
+    fn a_kubelet_runs_the_version_of_its_release_candidate() {
+        assert!(is_kubelet_version("v1.34.1+rke2r1", "v1.34.1-rc2+rke2r1"));
+        assert!(!is_kubelet_version("v1.34.1+rke2r1", "v1.34.1+rke2r2"));
+    }
+}

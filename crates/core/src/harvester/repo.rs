@@ -1,0 +1,281 @@
+//! The release: its image is imported, a Deployment serves what is in it, and what it says of itself is read.
+
+use drover_api::harvester::NAMESPACE;
+use drover_api::harvester::jobs::{self, components, repository};
+use drover_api::harvester::node::WITNESS;
+use drover_api::harvester::setting::names as settings;
+use drover_api::harvester::upgrade::annotations;
+use drover_api::harvester::virtual_machine_image::{
+    BACKEND_CDI, OS_UPGRADE_IMAGE, SOURCE_DOWNLOAD, STATIC_STORAGE_CLASS, conditions,
+};
+use drover_api::marks;
+use serde_json::{Value, json};
+
+use super::decide::{Phase, Turn};
+use super::names;
+use super::release::{Served, Steps};
+use crate::cluster::condition;
+use crate::decision::{Act, Kind, Purpose, Question, Reason, Subject};
+use crate::preflight::version_refused;
+
+/// A repository that does not answer is asked again after this time, in seconds.
+const ASK_AGAIN: i64 = 10;
+
+/// Namespace and name of the image that holds the release.
+pub(super) fn image_of<'a>(turn: &Turn<'a>) -> (&'a str, &'a str) {
+    match turn.view.upgrade.spec.image.split_once('/') {
+        Some((namespace, name)) => (namespace, name),
+        None => (NAMESPACE, turn.name()),
+    }
+}
+
+pub(super) fn import(turn: &mut Turn<'_>) -> bool {
+    turn.phase = Phase::ImportingImage;
+    if turn.next.release.is_some() {
+        // The repository serves from it: one that is lost, or was cleared away before another try, is made again.
+        if turn.view.upgrade.spec.image.is_empty()
+            && turn.cluster().harvester.images.get(NAMESPACE, turn.name()).is_none()
+        {
+            let (subject, image) = (Subject::new(Kind::VirtualMachineImage, NAMESPACE, turn.name()), image(turn));
+            turn.write(Purpose::Provide, subject, Act::Create(image));
+        }
+        return true;
+    }
+    log(turn);
+    let (namespace, name) = image_of(turn);
+    let (namespace, name) = (namespace.to_owned(), name.to_owned());
+    let subject = Subject::new(Kind::VirtualMachineImage, &namespace, &name);
+    let Some(image) = turn.cluster().harvester.images.get(&namespace, &name) else {
+        if turn.view.upgrade.spec.image.is_empty() {
+            let image = image(turn);
+            turn.write(Purpose::Provide, subject.clone(), Act::Create(image));
+            turn.wait(subject, Reason::ImageNotReady, format!("VirtualMachineImage {namespace}/{name} is being made"));
+        } else {
+            let sentence = format!("VirtualMachineImage {namespace}/{name} is not there");
+            turn.wait_with_remedy(
+                subject,
+                Reason::UpgradeInvalid,
+                sentence,
+                "create it, or name another in the Upgrade",
+            );
+        }
+        return false;
+    };
+    let imported = condition(&image.status.conditions, conditions::IMPORTED);
+    let exceeded = condition(&image.status.conditions, conditions::RETRY_LIMIT_EXCEEDED).filter(|one| one.is_true());
+    if let Some(said) = exceeded.or(imported.filter(|one| one.status == "False")) {
+        turn.fail(said.reason.clone(), said.message.clone());
+        return false;
+    }
+    if imported.is_some_and(|one| one.is_true()) {
+        return true;
+    }
+    let said = imported.map(|one| one.said().to_owned()).unwrap_or_default();
+    let sentence = match said.is_empty() {
+        true => format!("VirtualMachineImage {namespace}/{name} is not imported yet"),
+        false => format!("VirtualMachineImage {namespace}/{name} is not imported yet: {said}"),
+    };
+    let remedy =
+        format!("if it does not get on: kubectl -n {namespace} describe virtualmachineimages.harvesterhci.io {name}");
+    turn.wait_with_remedy(subject, Reason::ImageNotReady, sentence, remedy);
+    false
+}
+
+/// The object that a collector of logs works on; nobody waits for it.
+fn log(turn: &mut Turn<'_>) {
+    let name = names::log(turn.name());
+    let wanted = turn.view.upgrade.spec.log_enabled.unwrap_or(true);
+    if !wanted || turn.cluster().harvester.upgrade_logs.get(NAMESPACE, &name).is_some() {
+        return;
+    }
+    let log = json!({
+        "apiVersion": "harvesterhci.io/v1beta1", "kind": "UpgradeLog",
+        "metadata": {
+            "name": name, "namespace": NAMESPACE, "labels": { jobs::UPGRADE: turn.name() },
+            "ownerReferences": turn.owner(),
+        },
+        "spec": { "upgradeName": turn.name() },
+    });
+    turn.write(Purpose::Provide, Subject::new(Kind::UpgradeLog, NAMESPACE, &name), Act::Create(log));
+}
+
+fn image(turn: &Turn<'_>) -> Value {
+    let name = turn.name();
+    let version = &turn.view.upgrade.spec.version;
+    let known = turn.cluster().harvester.versions.get(NAMESPACE, version);
+    let mut spec = json!({
+        "displayName": format!("{name}-{version}"), "sourceType": SOURCE_DOWNLOAD,
+        "url": known.map(|known| known.spec.iso_url.as_str()).unwrap_or_default(), "retry": 3,
+        "targetStorageClassName": STATIC_STORAGE_CLASS, "backend": BACKEND_CDI,
+    });
+    if let Some(checksum) = known.map(|known| &known.spec.iso_checksum).filter(|checksum| !checksum.is_empty()) {
+        spec["checksum"] = json!(checksum);
+    }
+    json!({
+        "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImage",
+        "metadata": {
+            "name": name, "namespace": NAMESPACE, "labels": { jobs::UPGRADE: name },
+            "annotations": { OS_UPGRADE_IMAGE: "True" }, "ownerReferences": turn.owner(),
+        },
+        "spec": spec,
+    })
+}
+
+pub(super) fn serve(turn: &mut Turn<'_>) -> bool {
+    if turn.next.release.is_none() {
+        turn.phase = Phase::ServingRelease;
+    }
+    let name = names::repository(turn.name());
+    let subject = Subject::new(Kind::Deployment, NAMESPACE, &name);
+    if turn.cluster().harvester.services.get(NAMESPACE, &name).is_none() {
+        let service = service(turn, &name);
+        turn.write(Purpose::Provide, Subject::new(Kind::Service, NAMESPACE, &name), Act::Create(service));
+    }
+    let Some(deployment) = turn.cluster().deployments.get(NAMESPACE, &name) else {
+        let deployment = deployment(turn, &name);
+        turn.write(Purpose::Provide, subject.clone(), Act::Create(deployment));
+        turn.wait(subject, Reason::RepositoryNotReady, format!("Deployment {NAMESPACE}/{name} is being made"));
+        return turn.next.release.is_some();
+    };
+    if deployment.status.available_replicas > 0 {
+        return true;
+    }
+    let sentence = format!("Deployment {NAMESPACE}/{name}, which serves the release, has no pod that is available");
+    let remedy = format!("kubectl -n {NAMESPACE} describe pods -l {}={}", jobs::UPGRADE, turn.name());
+    turn.wait_with_remedy(subject, Reason::RepositoryNotReady, sentence, remedy);
+    // Steps that are under way fetch from it themselves, and wait themselves.
+    turn.next.release.is_some()
+}
+
+/// The labels by which the Service finds its pods.
+fn labels(turn: &Turn<'_>) -> Value {
+    json!({ jobs::UPGRADE: turn.name(), jobs::COMPONENT: components::REPO })
+}
+
+fn service(turn: &Turn<'_>, name: &str) -> Value {
+    let mut own = labels(turn);
+    own[jobs::CREATOR] = json!(jobs::CREATOR_HARVESTER);
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": { "name": name, "namespace": NAMESPACE, "labels": own, "ownerReferences": turn.owner() },
+        "spec": {
+            "selector": labels(turn),
+            "ports": [{ "name": "http", "port": repository::PORT, "protocol": "TCP", "targetPort": repository::PORT }],
+        },
+    })
+}
+
+fn deployment(turn: &Turn<'_>, name: &str) -> Value {
+    let labels = labels(turn);
+    let (_, claim) = image_of(turn);
+    let hosts = turn.cluster().nodes.iter().filter(|node| !node.metadata.labels.contains_key(WITNESS)).count();
+    let page =
+        json!({ "path": format!("/{}/{}", repository::PATH, repository::RELEASE_FILE), "port": repository::PORT });
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": name, "namespace": NAMESPACE, "labels": labels, "ownerReferences": turn.owner() },
+        "spec": {
+            "replicas": if hosts > 1 { 2 } else { 1 },
+            "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": {
+                    "affinity": { "podAntiAffinity": { "preferredDuringSchedulingIgnoredDuringExecution": [{
+                        "weight": 100,
+                        "podAffinityTerm": {
+                            "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": labels },
+                        },
+                    }]}},
+                    "containers": [{
+                        "name": repository::CONTAINER, "image": turn.view.settings.image,
+                        "args": ["repo", "serve", "/iso/disk.img", "--listen", format!("0.0.0.0:{}", repository::PORT)],
+                        "ports": [{ "containerPort": repository::PORT, "protocol": "TCP" }],
+                        "readinessProbe": { "httpGet": page, "periodSeconds": 5 },
+                        "securityContext": { "privileged": true },
+                        "volumeMounts": [{ "name": "iso", "mountPath": "/iso", "readOnly": true }],
+                    }],
+                    "volumes": [{ "name": "iso", "persistentVolumeClaim": { "claimName": claim, "readOnly": true } }],
+                },
+            },
+        },
+    })
+}
+
+/// Asks the repository what the release is, and decides whether it may be followed.
+pub(super) fn read(turn: &mut Turn<'_>) -> bool {
+    if turn.next.release.is_some() {
+        return true;
+    }
+    turn.phase = Phase::ReadingRelease;
+    let subject = Subject::new(Kind::Deployment, NAMESPACE, &names::repository(turn.name()));
+    let url = names::repository_url(turn.name());
+    let ask = Question { url: url.clone(), latest_version: String::new() };
+    match turn.view.repository {
+        None => {
+            turn.ask = Some(ask);
+            turn.wait(subject, Reason::RepositoryNotReady, format!("{url} is asked for the release"));
+            false
+        }
+        Some(fetched) => match &fetched.answer {
+            Ok(served) => accept(turn, served),
+            Err(why) => {
+                let sentence = format!("{url} does not tell the release: {why}");
+                turn.wait(subject, Reason::RepositoryNotReady, sentence);
+                let again = fetched.at.checked_add(jiff::SignedDuration::from_secs(ASK_AGAIN)).unwrap_or(fetched.at);
+                if !fetched.pending && turn.now >= again {
+                    turn.ask = Some(ask);
+                } else {
+                    turn.look_again_after(ASK_AGAIN);
+                }
+                false
+            }
+        },
+    }
+}
+
+fn accept(turn: &mut Turn<'_>, served: &Served) -> bool {
+    let release = &served.release;
+    let refused = |turn: &mut Turn<'_>, sentence: String, remedy: String| {
+        turn.wait_with_remedy(turn.subject(), Reason::ReleaseRefused, sentence, remedy);
+        false
+    };
+    if let Some(field) = release.unusable() {
+        let sentence = format!("the release does not say its {field} in {}", repository::RELEASE_FILE);
+        return refused(turn, sentence, "take another image".to_owned());
+    }
+    match served.steps(&turn.view.upgrade.metadata.annotations) {
+        Ok(Steps::Drover) => {}
+        Ok(Steps::Release) => {
+            let sentence = format!(
+                "the release {} brings its own steps, and this release of Drover does not run those yet",
+                release.harvester
+            );
+            let remedy = format!("let Harvester upgrade itself, or annotate the Upgrade with {}: drover", marks::STEPS);
+            return refused(turn, sentence, remedy);
+        }
+        Err(finding) => {
+            let sentence = format!("nobody knows the steps of the release {}: {finding}", release.harvester);
+            let remedy = format!("annotate the Upgrade with {}: drover", marks::STEPS);
+            return refused(turn, sentence, remedy);
+        }
+    }
+    let rancher = turn.cluster().harvester.rancher_settings.named(settings::SERVER_VERSION);
+    if let Some(runs) = rancher
+        .map(|setting| setting.effective())
+        .filter(|runs| !release.rancher.is_empty() && *runs != release.rancher)
+    {
+        let sentence = format!(
+            "the release asks for Rancher {}, {runs} runs, and this release of Drover does not raise Rancher yet",
+            release.rancher
+        );
+        return refused(turn, sentence, "raise Rancher before".to_owned());
+    }
+    let skips = turn.annotation(annotations::SKIP_VERSION_CHECK) == Some("true");
+    let problem = version_refused(&turn.next.previous_version, &release.harvester, &release.min_upgradable_version);
+    if let Some(problem) = problem.filter(|_| !skips) {
+        turn.fail(problem, "");
+        return false;
+    }
+    turn.next.release = Some(release.noted());
+    true
+}

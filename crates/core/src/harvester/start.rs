@@ -1,0 +1,147 @@
+//! The beginning: may this Upgrade begin now, and what is fixed for all of it?
+
+use drover_api::harvester::NAMESPACE;
+use drover_api::harvester::setting::names as settings;
+use drover_api::harvester::upgrade::{annotations, cleanup, labels, states};
+use drover_api::marks;
+use serde_json::json;
+
+use super::config;
+use super::decide::{Phase, Turn, members};
+use super::pausing;
+use super::upgrade_config::UpgradeConfig;
+use crate::cluster::harvester::Upgrade;
+use crate::decision::{Act, Kind, Purpose, Reason, Subject};
+
+/// The Deployment of Harvester itself, into which its own upgrade controller is compiled.
+const INCUMBENT: &str = "harvester";
+
+/// Begins, if nothing speaks against it.
+pub(super) fn begin(turn: &mut Turn<'_>) -> bool {
+    if another_drives(turn) || another_first(turn) || !is_valid(turn) {
+        return false;
+    }
+    let Some(config) = config_of(turn) else { return false };
+    let cluster = turn.cluster();
+    turn.phase = Phase::ImportingImage;
+    let version = cluster.harvester.settings.named(settings::SERVER_VERSION);
+    turn.next.previous_version = version.map(|setting| setting.effective().to_owned()).unwrap_or_default();
+    if cluster.nodes.len() == 1 {
+        turn.next.single_node = cluster.nodes.iter().map(|node| node.metadata.name.clone()).collect();
+    }
+    if turn.annotation(annotations::PAUSE_MAP).is_none() {
+        let (nodes, _) = members(cluster);
+        let map = config.pauses(nodes.iter().map(|member| member.name()));
+        if !map.is_empty() {
+            turn.annotations.insert(annotations::PAUSE_MAP, json!(json!(map).to_string()));
+        }
+    }
+    // There is one latest Upgrade.
+    let older = cluster.harvester.upgrades.in_namespace(NAMESPACE).filter(|other| {
+        other.metadata.name != turn.view.upgrade.metadata.name && other.metadata.labels.contains_key(labels::LATEST)
+    });
+    for other in older {
+        let version = other.metadata.resource_version.to_string();
+        let patch = json!({ "metadata": { "resourceVersion": version, "labels": { labels::LATEST: null } } });
+        let subject = Subject::new(Kind::Upgrade, NAMESPACE, &other.metadata.name);
+        turn.write(Purpose::NoteProgress, subject, Act::Patch(patch));
+    }
+    true
+}
+
+/// Nothing goes on before every node that pauses says so.
+pub(super) fn mark_pauses(turn: &mut Turn<'_>) -> bool {
+    turn.phase = Phase::ImportingImage;
+    pausing::mark(turn)
+}
+
+/// Never two drivers.
+fn another_drives(turn: &mut Turn<'_>) -> bool {
+    let metadata = &turn.view.upgrade.metadata;
+    if metadata.labels.contains_key(labels::STATE) {
+        let sentence = format!("Upgrade {} was begun by another controller, which drives it", turn.name());
+        turn.wait_with_remedy(
+            turn.subject(),
+            Reason::AnotherControllerActs,
+            sentence,
+            "let that controller end it, or delete the Upgrade and create it again when that controller is gone",
+        );
+        return true;
+    }
+    let at_work = |one: &&crate::cluster::Deployment| one.status.available_replicas > 0;
+    let incumbent = turn.cluster().deployments.get(NAMESPACE, INCUMBENT).filter(at_work);
+    if incumbent.is_some() && turn.annotation(marks::DRIVE) != Some("true") {
+        let sentence = format!(
+            "Deployment {NAMESPACE}/{INCUMBENT} is at work, and Harvester's own upgrade controller with it: Drover only watches"
+        );
+        let remedy = format!(
+            "switch that controller off, then: kubectl -n {NAMESPACE} annotate upgrades.harvesterhci.io {} {}=true",
+            turn.name(),
+            marks::DRIVE
+        );
+        turn.wait_with_remedy(turn.subject(), Reason::AnotherControllerActs, sentence, remedy);
+        return true;
+    }
+    false
+}
+
+fn another_first(turn: &mut Turn<'_>) -> bool {
+    let own = &turn.view.upgrade.metadata;
+    let comes_first = |other: &&Upgrade| {
+        let label = |key: &str| other.metadata.labels.get(key).map(String::as_str);
+        let is_earlier =
+            (other.metadata.creation_timestamp, &other.metadata.name) < (own.creation_timestamp, &own.name);
+        let is_over = matches!(label(labels::STATE), Some(states::SUCCEEDED | states::FAILED));
+        let is_cleaned = label(labels::CLEANUP) != Some(cleanup::PENDING);
+        other.metadata.name != own.name
+            && match label(labels::STATE) {
+                Some(_) => !(is_over && is_cleaned),
+                None => is_earlier,
+            }
+    };
+    let Some(other) = turn.cluster().harvester.upgrades.in_namespace(NAMESPACE).find(comes_first) else { return false };
+    let name = &other.metadata.name;
+    turn.wait_with_remedy(
+        Subject::new(Kind::Upgrade, NAMESPACE, name),
+        Reason::AnotherUpgradeFirst,
+        format!("cannot proceed until previous upgrade \"{name}\" completes and is cleaned up"),
+        format!("drover why upgrade/{name}"),
+    );
+    true
+}
+
+fn is_valid(turn: &mut Turn<'_>) -> bool {
+    let spec = &turn.view.upgrade.spec;
+    let problem = if spec.image.is_empty() && spec.version.is_empty() {
+        Some("version or image field are not specified.".to_owned())
+    } else if spec.image.is_empty() && turn.cluster().harvester.versions.get(NAMESPACE, &spec.version).is_none() {
+        Some(format!("version {} is not found", spec.version))
+    } else if !spec.image.is_empty() && spec.image.split('/').count() != 2 {
+        Some(format!("image {} is not in the form namespace/name", spec.image))
+    } else {
+        None
+    };
+    let Some(problem) = problem else { return true };
+    turn.wait_with_remedy(
+        turn.subject(),
+        Reason::UpgradeInvalid,
+        problem,
+        format!("kubectl -n {NAMESPACE} get versions.harvesterhci.io; then create the Upgrade with one of these"),
+    );
+    false
+}
+
+fn config_of(turn: &mut Turn<'_>) -> Option<UpgradeConfig> {
+    match config::of(turn.cluster()) {
+        Ok(config) => Some(config),
+        Err(problem) => {
+            turn.wait_with_remedy(
+                turn.subject(),
+                Reason::UpgradeInvalid,
+                format!("the setting upgrade-config cannot be followed: {problem}"),
+                "kubectl edit settings.harvesterhci.io upgrade-config",
+            );
+            None
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The steps that run inside the Jobs of an Upgrade, as far as they are about Kubernetes.
+//!
+//! Each is a function from what is seen to what is done next; a step that is begun anew finds out by itself what is done
+//! already. What is done to the machine itself is named here ([`HostDeed`]) and done by whoever runs the step.
+
+mod manifests;
+mod node;
+mod vms;
+
+use std::collections::BTreeSet;
+
+use drover_api::harvester::NAMESPACE;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::progress::Progress;
+use super::release::Noted;
+use crate::cluster::harvester::Upgrade;
+use crate::cluster::{Cluster, Taint};
+use crate::decision::{Act, Purpose, Reason, Subject, Wait, Write};
+
+/// Which steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    PreDrain,
+    PostDrain,
+    SingleNode,
+    RestoreVms,
+    Manifests,
+}
+
+/// What is to be done, and for whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    pub kind: Kind,
+    pub upgrade: String,
+    /// Empty for the system services.
+    pub node: String,
+}
+
+/// What is done to the machine, each as often as it is asked for without harm.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HostDeed {
+    /// The agent of Rancher may restart RKE2 again.
+    RecoverAgent,
+    /// The new system is on disk, and boots when the step has ended well.
+    InstallSystem { os: String },
+}
+
+/// What comes next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// Writes, if any, and then whatever changes.
+    Wait {
+        writes: Vec<Write>,
+        waits: Vec<Wait>,
+    },
+    Host(HostDeed),
+    Done,
+    /// Nothing can be done, in a sentence.
+    Fail(String),
+}
+
+/// Everything one step rests on.
+pub(super) struct Scene<'a> {
+    pub cluster: &'a Cluster,
+    pub order: &'a Order,
+    pub upgrade: &'a Upgrade,
+    pub release: Noted,
+    /// What was done to the machine since the step began.
+    pub done: &'a BTreeSet<HostDeed>,
+    pub now: Timestamp,
+}
+
+pub fn next(cluster: &Cluster, order: &Order, done: &BTreeSet<HostDeed>, now: Timestamp) -> Next {
+    let Some(upgrade) = cluster.harvester.upgrades.get(NAMESPACE, &order.upgrade) else {
+        return Next::Fail(format!("there is no Upgrade {NAMESPACE}/{}", order.upgrade));
+    };
+    let Some(release) = Progress::of(upgrade).and_then(|progress| progress.release) else {
+        return Next::Fail(format!("Upgrade {NAMESPACE}/{} does not say which release it is for", order.upgrade));
+    };
+    let scene = Scene { cluster, order, upgrade, release, done, now };
+    match order.kind {
+        Kind::PreDrain => node::pre_drain(&scene),
+        Kind::PostDrain => node::post_drain(&scene),
+        Kind::SingleNode => node::single(&scene),
+        Kind::RestoreVms => vms::restore(&scene),
+        Kind::Manifests => manifests::apply(&scene),
+    }
+}
+
+impl Scene<'_> {
+    fn wait(&self, subject: Subject, reason: Reason, sentence: impl Into<String>) -> Next {
+        Next::Wait { writes: Vec::new(), waits: vec![Wait::new(subject, reason, sentence, self.now)] }
+    }
+
+    /// On the node that the step is for, so that its status tells it.
+    fn wait_on_node(&self, reason: Reason, sentence: impl Into<String>, remedy: Option<String>) -> Next {
+        let wait = Wait { remedy, ..Wait::new(Subject::node(&self.order.node), reason, sentence, self.now) };
+        Next::Wait { writes: Vec::new(), waits: vec![wait] }
+    }
+
+    fn write(&self, subject: Subject, act: Act) -> Next {
+        Next::Wait { writes: vec![Write { purpose: Purpose::Step, subject, act }], waits: Vec::new() }
+    }
+}
+
+/// As the API server has it.
+pub(super) fn taint(taint: &Taint) -> Value {
+    let mut value = json!({ "key": taint.key, "effect": taint.effect });
+    if !taint.value.is_empty() {
+        value["value"] = json!(taint.value);
+    }
+    if let Some(at) = taint.time_added {
+        value["timeAdded"] = json!(at.to_string());
+    }
+    value
+}

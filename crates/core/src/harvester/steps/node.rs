@@ -1,0 +1,255 @@
+//! What happens on one node before it is drained and after Kubernetes was raised there.
+
+use drover_api::harvester::FLEET_NAMESPACE;
+use drover_api::harvester::node::{DRAIN_TAINT, DRAINING, MANAGED, WITNESS};
+use drover_api::kubevirt::virtual_machine_instance_migration::EVACUATION;
+use drover_api::rancher::provisioning_cluster::LOCAL;
+use serde_json::{Value, json};
+
+use super::super::cleanup::taints_without_drain;
+use super::super::release::is_kubelet_version;
+use super::{HostDeed, Next, Scene, taint, vms};
+use crate::cluster::Node;
+use crate::decision::{Act, Kind, Reason, Subject};
+
+/// Empties the node of VMs, without stopping one that can move.
+pub(super) fn pre_drain(scene: &Scene<'_>) -> Next {
+    let Some(node) = node(scene) else { return gone(scene) };
+    if !scene.done.contains(&HostDeed::RecoverAgent) {
+        return Next::Host(HostDeed::RecoverAgent);
+    }
+    let tainted = node.spec.taints.iter().any(|taint| taint.key == DRAIN_TAINT);
+    // Once VMs are on their way, volumes are rebuilt because of that.
+    if !tainted && let Some(wait) = unhealthy(scene) {
+        return wait;
+    }
+    if let Some(next) = vms::stop_those_that_stay(scene) {
+        return next;
+    }
+    if !tainted {
+        return scene.write(Subject::node(&scene.order.node), Act::Patch(with_drain_taint(node)));
+    }
+    let left: Vec<String> = vms::on_node(scene).map(vms::path).collect();
+    if let Some(first) = left.first() {
+        let sentence = format!("VMs are on their way from {}: {}", scene.order.node, left.join(", "));
+        let (namespace, name) = first.split_once('/').unwrap_or_default();
+        let remedy = format!("if one does not get on: virtctl -n {namespace} migrate {name}, or stop it");
+        return scene.wait_on_node(Reason::VmsLeaving, sentence, Some(remedy));
+    }
+    let under_way = scene.cluster.kubevirt.migrations.iter().filter(|migration| {
+        !migration.is_over() && migration.metadata.annotations.get(EVACUATION) == Some(&scene.order.node)
+    });
+    let under_way: Vec<&str> = under_way.map(|migration| migration.spec.vmi_name.as_str()).collect();
+    if !under_way.is_empty() {
+        let sentence = format!("migrations from {} are not over: {}", scene.order.node, under_way.join(", "));
+        return scene.wait_on_node(Reason::VmsLeaving, sentence, None);
+    }
+    Next::Done
+}
+
+pub(super) fn post_drain(scene: &Scene<'_>) -> Next {
+    let Some(node) = node(scene) else { return gone(scene) };
+    if let Some(wait) = old_kubelet(scene, node) {
+        return wait;
+    }
+    if node.spec.taints.iter().any(|taint| taint.key == DRAIN_TAINT) {
+        let version = node.metadata.resource_version.to_string();
+        let patch = json!({
+            "metadata": { "resourceVersion": version }, "spec": { "taints": taints_without_drain(node) },
+        });
+        return scene.write(Subject::node(&scene.order.node), Act::Patch(patch));
+    }
+    install(scene, node)
+}
+
+/// The only node: its VMs are stopped, and Kubernetes is raised under them.
+pub(super) fn single(scene: &Scene<'_>) -> Next {
+    let Some(node) = node(scene) else { return gone(scene) };
+    if !scene.done.contains(&HostDeed::RecoverAgent) {
+        return Next::Host(HostDeed::RecoverAgent);
+    }
+    if let Some(next) = vms::stop_those_that_stay(scene) {
+        return next;
+    }
+    let wanted = &scene.release.kubernetes;
+    if let Some(cluster) = scene.cluster.harvester.clusters.get(FLEET_NAMESPACE, LOCAL)
+        && cluster.spec.kubernetes_version != *wanted
+    {
+        let version = cluster.metadata.resource_version.to_string();
+        let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "kubernetesVersion": wanted } });
+        return scene.write(Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL), Act::Patch(patch));
+    }
+    if let Some(wait) = old_kubelet(scene, node) {
+        return wait;
+    }
+    install(scene, node)
+}
+
+fn install(scene: &Scene<'_>, node: &Node) -> Next {
+    let deed = HostDeed::InstallSystem { os: scene.release.os.clone() };
+    if node.status.node_info.os_image == scene.release.os || scene.done.contains(&deed) {
+        return Next::Done;
+    }
+    Next::Host(deed)
+}
+
+fn node<'a>(scene: &Scene<'a>) -> Option<&'a Node> {
+    scene.cluster.nodes.named(&scene.order.node)
+}
+
+fn gone(scene: &Scene<'_>) -> Next {
+    Next::Fail(format!("there is no Node {}", scene.order.node))
+}
+
+fn with_drain_taint(node: &Node) -> Value {
+    let mut taints: Vec<Value> = node.spec.taints.iter().map(taint).collect();
+    taints.push(json!({ "key": DRAIN_TAINT, "value": DRAINING, "effect": "NoSchedule" }));
+    let version = node.metadata.resource_version.to_string();
+    json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": taints } })
+}
+
+/// What Rancher says of its plan does not prove that RKE2 was restarted.
+fn old_kubelet(scene: &Scene<'_>, node: &Node) -> Option<Next> {
+    let (runs, wanted) = (&node.status.node_info.kubelet_version, &scene.release.kubernetes);
+    if is_kubelet_version(runs, wanted) {
+        return None;
+    }
+    let name = &scene.order.node;
+    let sentence = format!("the kubelet of {name} runs {runs}, not {wanted} yet");
+    let remedy = format!("on {name}: journalctl -u rke2-server -u rke2-agent -u rancher-system-agent");
+    Some(scene.wait_on_node(Reason::PlannerWorks, sentence, Some(remedy)))
+}
+
+/// A node must not go while a volume in use would have too few sound replicas without it. What it has itself, or has lost,
+/// does not count: it goes, whatever is there.
+fn unhealthy(scene: &Scene<'_>) -> Option<Next> {
+    let longhorn = &scene.cluster.longhorn;
+    let keepers = scene.cluster.nodes.iter().filter(|node| {
+        let labels = &node.metadata.labels;
+        labels.contains_key(MANAGED) && !labels.contains_key(WITNESS)
+    });
+    let others = i64::try_from(keepers.count()).unwrap_or(i64::MAX).saturating_sub(1);
+    let running = longhorn.engines.iter().filter(|engine| engine.status.current_state == "running");
+    let bad: Vec<String> = running
+        .filter_map(|engine| {
+            let namespace = &engine.metadata.namespace;
+            let volume = longhorn.volumes.get(namespace, &engine.spec.volume_name)?;
+            let sound = engine.status.replica_mode_map.iter().filter(|(name, mode)| {
+                let replica = longhorn.replicas.get(namespace, name);
+                *mode == "RW" && replica.is_some_and(|replica| replica.spec.node_id != scene.order.node)
+            });
+            let wanted = (volume.spec.number_of_replicas - 1).min(others).min(2);
+            let is_enough = i64::try_from(sound.count()).is_ok_and(|sound| sound >= wanted);
+            (!is_enough).then(|| volume.claim())
+        })
+        .collect();
+    if bad.is_empty() {
+        return None;
+    }
+    let sentence = format!("volumes have too few sound replicas on other nodes: {}", bad.join(", "));
+    Some(scene.wait_on_node(Reason::VolumeUnhealthy, sentence, Some("wait until Longhorn has rebuilt them".to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::{Kind as StepKind, Order, next};
+    use super::*;
+    use crate::cluster::Cluster;
+
+    fn take(cluster: &mut Cluster, object: Value) {
+        cluster.take(object.to_string().as_bytes());
+    }
+
+    /// Three nodes, and a volume with a replica on each, in these modes.
+    fn with_replicas(modes: [&str; 3]) -> Cluster {
+        let mut cluster = Cluster::default();
+        let progress = json!({ "release": { "os": "new", "kubernetes": "v1.34.1+rke2r1" } }).to_string();
+        take(
+            &mut cluster,
+            json!({
+                "apiVersion": "harvesterhci.io/v1beta1", "kind": "Upgrade",
+                "metadata": { "name": "u", "namespace": "harvester-system", "annotations": { "drover.dev/progress": progress } },
+            }),
+        );
+        let meta = |name: &str| json!({ "name": name, "namespace": "longhorn-system" });
+        let mut map = json!({});
+        for (at, mode) in modes.iter().enumerate() {
+            let node = format!("node-{}", at + 1);
+            let labels = json!({ MANAGED: "true" });
+            take(
+                &mut cluster,
+                json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": node, "labels": labels } }),
+            );
+            let replica = format!("r-{}", at + 1);
+            map[&replica] = json!(mode);
+            take(
+                &mut cluster,
+                json!({
+                    "apiVersion": "longhorn.io/v1beta2", "kind": "Replica", "metadata": meta(&replica), "spec": { "nodeID": node },
+                }),
+            );
+        }
+        take(
+            &mut cluster,
+            json!({
+                "apiVersion": "longhorn.io/v1beta2", "kind": "Volume", "metadata": meta("v"), "spec": { "numberOfReplicas": 3 },
+            }),
+        );
+        take(
+            &mut cluster,
+            json!({
+                "apiVersion": "longhorn.io/v1beta2", "kind": "Engine", "metadata": meta("v-e"),
+                "spec": { "volumeName": "v" }, "status": { "currentState": "running", "replicaModeMap": map },
+            }),
+        );
+        cluster
+    }
+
+    fn pre_drain_of_node_1(cluster: &Cluster) -> Next {
+        let order = Order { kind: StepKind::PreDrain, upgrade: "u".into(), node: "node-1".into() };
+        next(cluster, &order, &BTreeSet::from([HostDeed::RecoverAgent]), "2026-01-01T12:00:00Z".parse().unwrap())
+    }
+
+    fn is_tainted_next(next: &Next) -> bool {
+        matches!(next, Next::Wait { writes, .. } if writes.iter().any(|write| write.subject == Subject::node("node-1")))
+    }
+
+    #[test]
+    fn a_node_waits_until_volumes_are_sound_on_the_others() {
+        let Next::Wait { writes, waits } = pre_drain_of_node_1(&with_replicas(["RW", "WO", "RW"])) else { panic!() };
+        assert_eq!((writes.len(), waits[0].reason), (0, Reason::VolumeUnhealthy));
+        assert!(is_tainted_next(&pre_drain_of_node_1(&with_replicas(["RW", "RW", "RW"]))));
+    }
+
+    #[test]
+    fn a_replica_that_the_node_itself_has_lost_does_not_hold_it() {
+        assert!(is_tainted_next(&pre_drain_of_node_1(&with_replicas(["ERR", "RW", "RW"]))));
+    }
+
+    #[test]
+    fn a_step_begins_with_what_the_host_has_to_do() {
+        let order = Order { kind: StepKind::PreDrain, upgrade: "u".into(), node: "node-1".into() };
+        let first = next(&with_replicas(["RW"; 3]), &order, &BTreeSet::new(), "2026-01-01T12:00:00Z".parse().unwrap());
+        assert_eq!(first, Next::Host(HostDeed::RecoverAgent));
+    }
+
+    #[test]
+    fn after_the_drain_the_kubelet_is_waited_for_and_the_system_comes_last() {
+        let mut cluster = with_replicas(["RW"; 3]);
+        let order = Order { kind: StepKind::PostDrain, upgrade: "u".into(), node: "node-1".into() };
+        let now = "2026-01-01T12:00:00Z".parse().unwrap();
+        let said = next(&cluster, &order, &BTreeSet::new(), now);
+        assert!(matches!(said, Next::Wait { waits, .. } if waits[0].reason == Reason::PlannerWorks));
+
+        let info = json!({ "kubeletVersion": "v1.34.1+rke2r1", "osImage": "old" });
+        take(
+            &mut cluster,
+            json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-1" }, "status": { "nodeInfo": info } }),
+        );
+        let install = HostDeed::InstallSystem { os: "new".into() };
+        assert_eq!(next(&cluster, &order, &BTreeSet::new(), now), Next::Host(install.clone()));
+        assert_eq!(next(&cluster, &order, &BTreeSet::from([install]), now), Next::Done);
+    }
+}

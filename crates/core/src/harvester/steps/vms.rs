@@ -1,0 +1,118 @@
+//! VMs that cannot leave their node are stopped, and noted first, so that they can be started again.
+
+use drover_api::harvester::NAMESPACE;
+use drover_api::harvester::jobs::UPGRADE;
+use drover_api::harvester::node::WITNESS;
+use drover_api::kubevirt::virtual_machine_instance::conditions::PAUSED;
+use serde_json::json;
+
+use super::super::names;
+use super::{Next, Scene};
+use crate::cluster::is_true;
+use crate::cluster::kubevirt::VirtualMachineInstance;
+use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait, Write};
+use crate::forecast::suits_vm;
+
+/// The VMs that run on the node of the step.
+pub(super) fn on_node<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a VirtualMachineInstance> {
+    let node = scene.order.node.clone();
+    scene.cluster.kubevirt.instances.iter().filter(move |vm| vm.status.node_name == node && !vm.is_over())
+}
+
+pub(super) fn path(vm: &VirtualMachineInstance) -> String {
+    format!("{}/{}", vm.metadata.namespace, vm.metadata.name)
+}
+
+/// None if every VM there can move.
+pub(super) fn stop_those_that_stay(scene: &Scene<'_>) -> Option<Next> {
+    let staying: Vec<&VirtualMachineInstance> = on_node(scene).filter(|vm| stays(scene, vm)).collect();
+    if staying.is_empty() {
+        return None;
+    }
+    if let Some(write) = note(scene, &staying) {
+        return Some(Next::Wait { writes: vec![write], waits: Vec::new() });
+    }
+    let asked = |vm: &&&VirtualMachineInstance| {
+        // A machine that is told to be off ends its instance.
+        let machine = scene.cluster.kubevirt.machines.get(&vm.metadata.namespace, &vm.metadata.name);
+        vm.metadata.deletion_timestamp.is_none()
+            && machine
+                .is_some_and(|machine| machine.spec.run_strategy != "Halted" && machine.spec.running != Some(false))
+    };
+    let writes = staying.iter().filter(asked).map(|vm| Write {
+        purpose: Purpose::Step,
+        subject: Subject::new(Kind::VirtualMachine, &vm.metadata.namespace, &vm.metadata.name),
+        act: Act::Call { part: "stop" },
+    });
+    let names: Vec<String> = staying.iter().map(|vm| path(vm)).collect();
+    let sentence = format!("VMs that cannot migrate are stopped on {}: {}", scene.order.node, names.join(", "));
+    let wait = Wait::new(Subject::node(&scene.order.node), Reason::VmsLeaving, sentence, scene.now);
+    Some(Next::Wait { writes: writes.collect(), waits: vec![wait] })
+}
+
+fn stays(scene: &Scene<'_>, vm: &VirtualMachineInstance) -> bool {
+    let is_host = |node: &&crate::cluster::Node| !node.metadata.labels.contains_key(WITNESS);
+    let others = scene.cluster.nodes.iter().filter(is_host).filter(|node| node.metadata.name != scene.order.node);
+    let mut targets = others.filter(|node| node.is_ready() && !node.spec.unschedulable);
+    vm.refuses_migration().is_some()
+        || !vm.spec.domain.devices.host_devices.is_empty()
+        || !targets.any(|node| suits_vm(vm, node))
+}
+
+/// The list of what is started again; those that somebody has paused are not. Names that stand there stay: a step that is
+/// begun anew no longer sees what it has stopped.
+fn note(scene: &Scene<'_>, staying: &[&VirtualMachineInstance]) -> Option<Write> {
+    let name = names::restore_list(&scene.order.upgrade);
+    let known = scene.cluster.harvester.config_maps.get(NAMESPACE, &name);
+    let before = known.and_then(|map| map.data.get(&scene.order.node)).map(String::as_str).unwrap_or_default();
+    let mut list: Vec<String> = before.split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect();
+    for vm in staying.iter().filter(|vm| !is_true(&vm.status.conditions, PAUSED)) {
+        if !list.contains(&path(vm)) {
+            list.push(path(vm));
+        }
+    }
+    let text = list.join(",");
+    if text == before {
+        return None;
+    }
+    let subject = Subject::new(Kind::ConfigMap, NAMESPACE, &name);
+    let act = match known {
+        Some(map) => Act::Patch(json!({
+            "metadata": { "resourceVersion": map.metadata.resource_version.to_string() },
+            "data": { scene.order.node.as_str(): text },
+        })),
+        None => Act::Create(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {
+                "name": name, "namespace": NAMESPACE, "labels": { UPGRADE: scene.order.upgrade },
+                "ownerReferences": [{
+                    "apiVersion": "harvesterhci.io/v1beta1", "kind": "Upgrade", "name": scene.order.upgrade,
+                    "uid": scene.upgrade.metadata.uid,
+                }],
+            },
+            "data": { scene.order.node.as_str(): text },
+        })),
+    };
+    Some(Write { purpose: Purpose::Step, subject, act })
+}
+
+/// Starts what was stopped for the node.
+pub(super) fn restore(scene: &Scene<'_>) -> Next {
+    let list = scene.cluster.harvester.config_maps.get(NAMESPACE, &names::restore_list(&scene.order.upgrade));
+    let names = list.and_then(|list| list.data.get(&scene.order.node)).map(String::as_str).unwrap_or_default();
+    let stopped = names.split(',').filter_map(|one| one.trim().split_once('/')).filter(|(namespace, name)| {
+        let machine = scene.cluster.kubevirt.machines.get(namespace, name);
+        let runs = scene.cluster.kubevirt.instances.get(namespace, name).is_some_and(|vm| !vm.is_over());
+        // One that was deleted meanwhile is not missed.
+        machine.is_some_and(|machine| machine.spec.run_strategy == "Halted" || machine.spec.running == Some(false))
+            && !runs
+    });
+    let writes: Vec<Write> = stopped
+        .map(|(namespace, name)| Write {
+            purpose: Purpose::Step,
+            subject: Subject::new(Kind::VirtualMachine, namespace, name),
+            act: Act::Call { part: "start" },
+        })
+        .collect();
+    if writes.is_empty() { Next::Done } else { Next::Wait { writes, waits: Vec::new() } }
+}

@@ -1,0 +1,314 @@
+//! Upgrades of small clusters, decided on without a server: what is decided is written into a map of objects, and the next
+//! decision rests on that.
+
+mod bad_input;
+mod way;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Fetched, Release, Served, Settings, View, decide};
+use crate::cluster::Cluster;
+use crate::decision::{Act, Decision, Reason, Write};
+
+const NOON: &str = "2026-01-01T12:00:00Z";
+const U: &str = "hvst-upgrade-9gmg2";
+const TOKEN: &str = "{\"enabled\":true}";
+
+type Key = (String, String, String);
+
+/// A cluster as JSON, and what its repository answers.
+struct Ground {
+    objects: BTreeMap<Key, Value>,
+    version: u64,
+    served: Option<Served>,
+    last: Decision,
+}
+
+fn release() -> Served {
+    let release = Release {
+        harvester: "v1.8.0".into(),
+        harvester_chart: "1.8.0".into(),
+        os: "Harvester v1.8.0".into(),
+        kubernetes: "v1.34.1+rke2r1".into(),
+        drover: Some(serde::de::IgnoredAny),
+        ..Release::default()
+    };
+    Served { release, images: None }
+}
+
+fn node(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": name, "labels": { "harvesterhci.io/managed": "true", "kubernetes.io/hostname": name } },
+        "spec": {},
+        "status": {
+            "nodeInfo": { "kubeletVersion": "v1.33.5+rke2r1", "osImage": "Harvester v1.7.0" },
+            "conditions": [
+                { "type": "Ready", "status": "True" },
+                { "type": "EtcdIsVoter", "status": "True", "reason": "MemberNotLearner" },
+            ],
+        },
+    })
+}
+
+impl Ground {
+    /// So many servers, an Upgrade to v1.8.0, and nothing that speaks against it.
+    fn of(nodes: usize) -> Self {
+        let mut ground = Ground { objects: BTreeMap::new(), version: 0, served: None, last: Decision::default() };
+        for number in 1..=nodes {
+            let (name, machine) = (format!("node-{number}"), format!("custom-{number}"));
+            ground.put(node(&name));
+            ground.put(json!({
+                "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine",
+                "metadata": { "name": machine, "namespace": "fleet-local" }, "status": { "nodeRef": { "name": name } },
+            }));
+            ground.put(json!({
+                "apiVersion": "v1", "kind": "Secret", "type": "rke.cattle.io/machine-plan",
+                "metadata": {
+                    "name": format!("{machine}-machine-plan"), "namespace": "fleet-local",
+                    "labels": { "rke.cattle.io/machine-name": machine },
+                },
+            }));
+        }
+        ground.put(json!({
+            "apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster",
+            "metadata": { "name": "local", "namespace": "fleet-local" },
+            "spec": { "kubernetesVersion": "v1.33.5+rke2r1", "rkeConfig": { "provisionGeneration": 4 } },
+        }));
+        ground.put(json!({
+            "apiVersion": "harvesterhci.io/v1beta1", "kind": "Setting",
+            "metadata": { "name": "server-version" }, "value": "v1.7.0",
+        }));
+        ground.put(json!({
+            "apiVersion": "harvesterhci.io/v1beta1", "kind": "Version",
+            "metadata": { "name": "v1.8.0", "namespace": "harvester-system" }, "spec": { "isoURL": "http://example.com/iso" },
+        }));
+        ground.put(json!({
+            "apiVersion": "harvesterhci.io/v1beta1", "kind": "Upgrade",
+            "metadata": { "name": U, "namespace": "harvester-system" }, "spec": { "version": "v1.8.0", "logEnabled": false },
+        }));
+        ground
+    }
+
+    fn configured(nodes: usize, config: Value) -> Self {
+        let mut ground = Ground::of(nodes);
+        ground.put(json!({
+            "apiVersion": "harvesterhci.io/v1beta1", "kind": "Setting",
+            "metadata": { "name": "upgrade-config" }, "value": config.to_string(),
+        }));
+        ground
+    }
+
+    fn put(&mut self, mut object: Value) {
+        self.version += 1;
+        let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+        let metadata = object["metadata"].clone();
+        let key = (text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]));
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        if metadata["uid"].is_null() {
+            object["metadata"]["uid"] = json!(format!("uid-{}", key.2));
+        }
+        self.objects.insert(key, object);
+    }
+
+    fn get(&self, kind: &str, namespace: &str, name: &str) -> &Value {
+        static NONE: Value = Value::Null;
+        self.objects.get(&(kind.to_owned(), namespace.to_owned(), name.to_owned())).unwrap_or(&NONE)
+    }
+
+    fn change(&mut self, kind: &str, namespace: &str, name: &str, patch: &Value) {
+        let mut object = self.get(kind, namespace, name).clone();
+        assert!(object.is_object(), "there is no {kind} {namespace}/{name}");
+        merge(&mut object, patch);
+        self.put(object);
+    }
+
+    fn upgrade(&self) -> &Value {
+        self.get("Upgrade", "harvester-system", U)
+    }
+
+    fn cluster(&self) -> Cluster {
+        let mut cluster = Cluster::new(NOON.parse().unwrap());
+        self.objects.values().for_each(|object| cluster.take(object.to_string().as_bytes()));
+        cluster
+    }
+
+    fn decide(&mut self) -> Decision {
+        let cluster = self.cluster();
+        let fetched =
+            self.served.clone().map(|served| Fetched { at: NOON.parse().unwrap(), pending: false, answer: Ok(served) });
+        let settings = Settings { image: "drover".to_owned() };
+        let upgrade = cluster.harvester.upgrades.get("harvester-system", U).unwrap();
+        let view = View {
+            cluster: &cluster,
+            upgrade,
+            settings: &settings,
+            repository: fetched.as_ref(),
+            status_written: None,
+            trouble: Vec::new(),
+            told: &[],
+        };
+        let decision = decide(&view, NOON.parse().unwrap());
+        self.last = decision.clone();
+        decision
+    }
+
+    /// Decides and writes until nothing is left to be written.
+    fn settle(&mut self) {
+        for _ in 0..30 {
+            let decision = self.decide();
+            let writes: Vec<Write> = decision.writes().cloned().collect();
+            if writes.is_empty() {
+                return;
+            }
+            writes.iter().for_each(|write| self.carry_out(write));
+        }
+        panic!("it does not come to rest: {:#?}", self.last);
+    }
+
+    fn carry_out(&mut self, write: &Write) {
+        let subject = &write.subject;
+        let (kind, namespace, name) = (format!("{:?}", subject.kind), subject.namespace.clone(), subject.name.clone());
+        match &write.act {
+            Act::Create(object) => self.put(object.clone()),
+            Act::Patch(patch) | Act::PatchStatus(patch) => {
+                let mut patch = patch.clone();
+                patch["metadata"]["resourceVersion"] = json!("0");
+                self.change(&kind, &namespace, &name, &patch);
+            }
+            Act::Delete { .. } => drop(self.objects.remove(&(kind, namespace, name))),
+            Act::Call { .. } => {}
+        }
+    }
+
+    fn condition(&self, kind: &str) -> (String, String, String) {
+        let all = self.upgrade()["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let found = all.into_iter().find(|one| one["type"] == kind).unwrap_or_default();
+        let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
+        (text("status"), text("reason"), text("message"))
+    }
+
+    fn label(&self, name: &str) -> &str {
+        self.upgrade()["metadata"]["labels"][format!("harvesterhci.io/{name}")].as_str().unwrap_or_default()
+    }
+
+    fn node_state(&self, node: &str) -> &str {
+        self.upgrade()["status"]["nodeStatuses"][node]["state"].as_str().unwrap_or_default()
+    }
+
+    fn reasons(&self) -> Vec<Reason> {
+        self.last.waits.iter().map(|wait| wait.reason).collect()
+    }
+
+    fn import(&mut self) {
+        let done = json!({ "status": { "conditions": [{ "type": "Imported", "status": "True" }] } });
+        self.change("VirtualMachineImage", "harvester-system", U, &done);
+    }
+
+    fn serve(&mut self) {
+        let up = json!({ "status": { "availableReplicas": 1 } });
+        self.change("Deployment", "harvester-system", &format!("upgrade-repo-{U}"), &up);
+        self.served = Some(release());
+    }
+
+    fn preload(&mut self) {
+        let plan = format!("{U}-prepare");
+        self.change("Plan", "cattle-system", &plan, &json!({ "status": { "latestHash": "h1" } }));
+        let names: Vec<String> = self.objects.keys().filter(|key| key.0 == "Node").map(|key| key.2.clone()).collect();
+        for name in names {
+            let label = json!({ "metadata": { "labels": { format!("plan.upgrade.cattle.io/{plan}"): "h1" } } });
+            self.change("Node", "", &name, &label);
+        }
+    }
+
+    fn finish(&mut self, job: &str) {
+        let done = json!({ "status": { "conditions": [{ "type": "Complete", "status": "True" }] } });
+        self.change("Job", "harvester-system", &format!("{U}-{job}"), &done);
+    }
+
+    /// Up to the moment at which the planner may ask for nodes.
+    fn until_nodes(mut self) -> Self {
+        self.settle();
+        self.import();
+        self.settle();
+        self.serve();
+        self.settle();
+        if self.get("Plan", "cattle-system", &format!("{U}-prepare")).is_object() {
+            self.preload();
+            self.settle();
+        }
+        self.finish("apply-manifests");
+        self.settle();
+        self
+    }
+
+    /// The planner asks by an annotation.
+    fn asks(&mut self, number: usize, key: &str) {
+        let patch = json!({ "metadata": { "annotations": { format!("rke.cattle.io/{key}"): TOKEN } } });
+        self.change("Secret", "fleet-local", &format!("custom-{number}-machine-plan"), &patch);
+    }
+
+    fn answer(&self, number: usize, hook: &str) -> &Value {
+        let secret = self.get("Secret", "fleet-local", &format!("custom-{number}-machine-plan"));
+        &secret["metadata"]["annotations"][format!("harvesterhci.io/{hook}")]
+    }
+
+    fn has_job(&self, job: &str) -> bool {
+        self.get("Job", "harvester-system", &format!("{U}-{job}")).is_object()
+    }
+
+    fn reboot(&mut self, number: usize) {
+        let new =
+            json!({ "status": { "nodeInfo": { "osImage": "Harvester v1.8.0", "kubeletVersion": "v1.34.1+rke2r1" } } });
+        self.change("Node", "", &format!("node-{number}"), &new);
+    }
+
+    /// A node from the planner's first question to its last.
+    fn bring_over(&mut self, number: usize) {
+        self.asks(number, "pre-drain");
+        self.settle();
+        self.finish(&format!("pre-drain-node-{number}"));
+        self.settle();
+        self.asks(number, "post-drain");
+        self.settle();
+        self.finish(&format!("post-drain-node-{number}"));
+        self.settle();
+        self.reboot(number);
+        self.settle();
+    }
+
+    /// The planner is done with a node and takes its questions back.
+    fn gives_back(&mut self, number: usize) {
+        let mut none = serde_json::Map::new();
+        for key in [
+            "rke.cattle.io/pre-drain",
+            "rke.cattle.io/post-drain",
+            "harvesterhci.io/pre-hook",
+            "harvesterhci.io/post-hook",
+        ] {
+            none.insert(key.to_owned(), Value::Null);
+        }
+        let patch = json!({ "metadata": { "annotations": none } });
+        self.change("Secret", "fleet-local", &format!("custom-{number}-machine-plan"), &patch);
+    }
+}
+
+/// RFC 7396.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in patch {
+        let fields = target.as_object_mut().unwrap();
+        match value {
+            Value::Null => drop(fields.remove(key)),
+            value => merge(fields.entry(key.clone()).or_insert(Value::Null), value),
+        }
+    }
+}

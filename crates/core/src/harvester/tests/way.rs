@@ -1,0 +1,310 @@
+//! The way of an Upgrade, phase by phase.
+
+use super::*;
+
+#[test]
+fn an_upgrade_goes_from_its_image_to_its_end() {
+    let mut ground = Ground::of(3);
+    ground.settle();
+    assert_eq!((ground.label("latestUpgrade"), ground.label("upgradeState")), ("true", "LoggingInfraPrepared"));
+    assert_eq!(ground.condition("Completed").0, "Unknown");
+    assert_eq!(
+        ground.condition("LogReady"),
+        ("False".into(), "Disabled".into(), "Upgrade observability is administratively disabled".into())
+    );
+    let image = ground.get("VirtualMachineImage", "harvester-system", U);
+    assert_eq!(image["spec"]["displayName"], format!("{U}-v1.8.0"));
+    assert_eq!(ground.upgrade()["status"]["imageID"], format!("harvester-system/{U}"));
+
+    ground.import();
+    ground.settle();
+    assert_eq!((ground.label("upgradeState"), ground.condition("ImageReady").0.as_str()), ("PreparingRepo", "True"));
+    ground.serve();
+    ground.settle();
+    assert_eq!((ground.label("upgradeState"), ground.condition("RepoReady").0.as_str()), ("PreparingNodes", "True"));
+    assert!(ground.upgrade()["status"]["repoInfo"].as_str().unwrap().contains("kubernetes: \"v1.34.1+rke2r1\""));
+    assert_eq!(ground.get("Plan", "cattle-system", &format!("{U}-prepare"))["spec"]["concurrency"], 1);
+    assert_eq!(ground.node_state("node-2"), "Pending");
+
+    ground.preload();
+    ground.settle();
+    assert_eq!(
+        (ground.label("upgradeState"), ground.node_state("node-2")),
+        ("UpgradingSystemServices", "Images preloaded")
+    );
+    ground.finish("apply-manifests");
+    ground.settle();
+    assert_eq!(ground.label("upgradeState"), "UpgradingNodes");
+    let cluster = ground.get("Cluster", "fleet-local", "local");
+    assert_eq!(cluster["spec"]["rkeConfig"]["provisionGeneration"], 5);
+    assert_eq!(cluster["spec"]["kubernetesVersion"], "v1.34.1+rke2r1");
+
+    for number in 1..=3 {
+        ground.bring_over(number);
+        assert_eq!(ground.node_state(&format!("node-{number}")), "Succeeded");
+        assert_eq!(
+            (ground.answer(number, "pre-hook"), ground.answer(number, "post-hook")),
+            (&json!(TOKEN), &json!(TOKEN))
+        );
+        ground.gives_back(number);
+    }
+    ground.settle();
+    assert_eq!((ground.label("upgradeState"), ground.label("upgradeCleanup")), ("Succeeded", "Succeeded"));
+    assert_eq!(ground.condition("Completed"), ("True".into(), String::new(), String::new()));
+    let left: Vec<&Key> = ground
+        .objects
+        .keys()
+        .filter(|key| ["Deployment", "Service", "VirtualMachineImage", "Plan"].contains(&key.0.as_str()))
+        .collect();
+    assert_eq!(left, Vec::<&Key>::new());
+    assert_eq!(ground.get("Cluster", "fleet-local", "local")["spec"]["rkeConfig"], json!({ "provisionGeneration": 5 }));
+}
+
+#[test]
+fn a_status_that_was_wiped_is_written_again_and_nothing_else_happens() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.bring_over(1);
+    let before = ground.upgrade()["status"].clone();
+    ground.change("Upgrade", "harvester-system", U, &json!({ "status": null }));
+
+    let decision = ground.decide();
+
+    let purposes: Vec<String> = decision.writes().map(|write| format!("{:?}", write.purpose)).collect();
+    assert_eq!(purposes, ["PublishStatus"]);
+    ground.settle();
+    assert_eq!(ground.upgrade()["status"]["nodeStatuses"], before["nodeStatuses"]);
+}
+
+#[test]
+fn a_lost_answer_is_given_again() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.asks(1, "pre-drain");
+    ground.settle();
+    ground.finish("pre-drain-node-1");
+    ground.settle();
+    let secret = "custom-1-machine-plan";
+    let lost = json!({ "metadata": { "annotations": { "harvesterhci.io/pre-hook": null } } });
+    ground.change("Secret", "fleet-local", secret, &lost);
+
+    ground.settle();
+
+    assert_eq!(ground.answer(1, "pre-hook"), &json!(TOKEN));
+}
+
+#[test]
+fn a_planner_that_asks_with_another_token_is_answered_with_that() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.asks(1, "pre-drain");
+    ground.settle();
+    ground.finish("pre-drain-node-1");
+    ground.settle();
+    let other = json!({ "metadata": { "annotations": { "rke.cattle.io/pre-drain": "{}" } } });
+    ground.change("Secret", "fleet-local", "custom-1-machine-plan", &other);
+
+    ground.settle();
+
+    assert_eq!(ground.answer(1, "pre-hook"), &json!("{}"));
+}
+
+#[test]
+fn a_second_node_waits_while_the_first_is_out_whatever_the_planner_asks() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.asks(1, "pre-drain");
+    ground.asks(2, "pre-drain");
+
+    ground.settle();
+
+    assert!(ground.has_job("pre-drain-node-1") && !ground.has_job("pre-drain-node-2"));
+    assert!(ground.reasons().contains(&Reason::AnotherNodeIsOut));
+}
+
+#[test]
+fn a_voter_is_not_drained_while_another_is_lost() {
+    let mut ground = Ground::of(3).until_nodes();
+    let lost = json!({ "status": { "conditions": [
+        { "type": "Ready", "status": "True" }, { "type": "EtcdIsVoter", "status": "False", "reason": "NotAMember" },
+    ] } });
+    ground.change("Node", "", "node-3", &lost);
+    ground.asks(1, "pre-drain");
+    ground.settle();
+    assert!(!ground.has_job("pre-drain-node-1"));
+    assert!(ground.reasons().contains(&Reason::QuorumAtRisk));
+
+    ground.change(
+        "Upgrade",
+        "harvester-system",
+        U,
+        &json!({ "metadata": { "annotations": { "drover.dev/accept": "DRV-ETCD-001" } } }),
+    );
+    ground.settle();
+    assert!(ground.has_job("pre-drain-node-1"));
+}
+
+#[test]
+fn a_job_that_somebody_deletes_is_made_again() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.asks(1, "pre-drain");
+    ground.settle();
+    ground.objects.remove(&("Job".to_owned(), "harvester-system".to_owned(), format!("{U}-pre-drain-node-1")));
+
+    ground.settle();
+
+    assert!(ground.has_job("pre-drain-node-1"));
+}
+
+#[test]
+fn a_job_that_fails_fails_the_upgrade_and_says_why() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.asks(1, "pre-drain");
+    ground.settle();
+    let failed = json!({ "status": { "conditions": [
+        { "type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "Job has reached the specified backoff limit" },
+    ] } });
+    ground.change("Job", "harvester-system", &format!("{U}-pre-drain-node-1"), &failed);
+
+    ground.settle();
+
+    assert_eq!((ground.label("upgradeState"), ground.node_state("node-1")), ("Failed", "Failed"));
+    assert_eq!(ground.condition("NodesUpgraded").1, "BackoffLimitExceeded");
+    assert_eq!(ground.condition("Completed").0, "False");
+    assert_eq!(ground.label("upgradeCleanup"), "Succeeded");
+}
+
+#[test]
+fn a_node_without_a_machine_is_named_and_not_waited_for() {
+    let mut ground = Ground::of(3);
+    let mut stray = node("stray");
+    stray["metadata"]["labels"] = json!({});
+    ground.put(stray);
+    let mut ground = ground.until_nodes();
+    assert!(ground.reasons().contains(&Reason::NodeUnmanaged));
+    assert!(ground.upgrade()["status"]["nodeStatuses"].get("stray").is_none());
+    for number in 1..=3 {
+        ground.bring_over(number);
+        ground.gives_back(number);
+    }
+    ground.settle();
+    assert_eq!(ground.label("upgradeState"), "Succeeded");
+}
+
+#[test]
+fn nodes_pause_until_their_mark_is_taken_off() {
+    let config = json!({ "nodeUpgradeOption": { "mode": "manual", "pauseNodes": ["node-2"] } });
+    let mut ground = Ground::configured(3, config).until_nodes();
+    let paused = |ground: &Ground, node: &str| {
+        ground.get("Node", "", node)["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause"].is_string()
+    };
+    assert!(paused(&ground, "node-2") && !paused(&ground, "node-1"));
+    assert_eq!(
+        ground.upgrade()["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause-map"],
+        r#"{"node-2":"pause"}"#
+    );
+    ground.asks(2, "pre-drain");
+    ground.settle();
+    assert_eq!(ground.node_state("node-2"), "Node-upgrade paused");
+    assert_eq!(ground.upgrade()["status"]["nodeStatuses"]["node-2"]["reason"], "AdministrativelyPaused");
+    assert!(!ground.has_job("pre-drain-node-2"));
+
+    let off = json!({ "metadata": { "annotations": { "harvesterhci.io/node-upgrade-pause": null } } });
+    ground.change("Node", "", "node-2", &off);
+    ground.settle();
+
+    assert!(ground.has_job("pre-drain-node-2"));
+    assert_eq!(
+        ground.upgrade()["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause-map"],
+        r#"{"node-2":"unpause"}"#
+    );
+}
+
+#[test]
+fn a_paused_node_resumes_by_the_map_as_well() {
+    let config = json!({ "nodeUpgradeOption": { "strategy": { "mode": "manual" } } });
+    let mut ground = Ground::configured(3, config).until_nodes();
+    ground.asks(1, "pre-drain");
+    let map = json!({ "node-1": "unpause", "node-2": "pause", "node-3": "pause" }).to_string();
+    let resumed = json!({ "metadata": { "annotations": { "harvesterhci.io/node-upgrade-pause-map": map } } });
+    ground.change("Upgrade", "harvester-system", U, &resumed);
+
+    ground.settle();
+
+    assert!(ground.has_job("pre-drain-node-1"));
+    assert!(
+        ground.get("Node", "", "node-1")["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause"].is_null()
+    );
+}
+
+#[test]
+fn an_upgrade_that_is_deleted_takes_all_its_marks_along() {
+    let config = json!({ "nodeUpgradeOption": { "mode": "manual" } });
+    let mut ground = Ground::configured(3, config);
+    ground.settle();
+    ground.import();
+    ground.settle();
+    ground.serve();
+    ground.settle();
+    ground.change("Upgrade", "harvester-system", U, &json!({ "metadata": { "deletionTimestamp": NOON } }));
+
+    for _ in 0..5 {
+        let writes: Vec<Write> = ground.decide().writes().cloned().collect();
+        writes.iter().for_each(|write| ground.carry_out(write));
+    }
+
+    assert_eq!(ground.upgrade()["metadata"]["finalizers"], json!([]));
+    for number in 1..=3 {
+        let node = ground.get("Node", "", &format!("node-{number}"));
+        assert!(node["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause"].is_null());
+    }
+    assert!(ground.get("Plan", "cattle-system", &format!("{U}-prepare")).is_null());
+}
+
+#[test]
+fn the_only_node_of_a_cluster_goes_its_own_way() {
+    let mut ground = Ground::of(1).until_nodes();
+    assert!(ground.has_job("single-node-upgrade-node-1"));
+    assert_eq!(ground.upgrade()["status"]["singleNode"], "node-1");
+    assert_eq!(ground.get("Cluster", "fleet-local", "local")["spec"]["rkeConfig"]["provisionGeneration"], 4);
+    ground.finish("single-node-upgrade-node-1");
+    ground.settle();
+    assert_eq!(ground.node_state("node-1"), "Waiting Reboot");
+    ground.reboot(1);
+    ground.settle();
+    assert_eq!((ground.label("upgradeState"), ground.label("upgradeCleanup")), ("Succeeded", "Succeeded"));
+}
+
+#[test]
+fn images_are_not_loaded_where_the_setting_skips_it() {
+    let config = json!({ "imagePreloadOption": { "strategy": { "type": "skip" } } });
+    let ground = Ground::configured(3, config).until_nodes();
+    assert!(ground.get("Plan", "cattle-system", &format!("{U}-prepare")).is_null());
+    assert_eq!(ground.condition("NodesPrepared").0, "True");
+    assert_eq!(ground.node_state("node-3"), "Images preloaded");
+}
+
+#[test]
+fn what_has_failed_is_taken_up_again_if_its_user_wants_that() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.asks(1, "pre-drain");
+    ground.settle();
+    let failed = json!({ "status": { "conditions": [{ "type": "Failed", "status": "True", "reason": "BackoffLimitExceeded" }] } });
+    ground.change("Job", "harvester-system", &format!("{U}-pre-drain-node-1"), &failed);
+    ground.settle();
+    assert_eq!((ground.label("upgradeState"), ground.label("upgradeCleanup")), ("Failed", "Succeeded"));
+
+    ground.change(
+        "Upgrade",
+        "harvester-system",
+        U,
+        &json!({ "metadata": { "annotations": { "drover.dev/retry": "" } } }),
+    );
+    ground.settle();
+
+    assert_eq!((ground.label("upgradeState"), ground.node_state("node-1")), ("UpgradingNodes", "Pre-draining"));
+    assert!(ground.get("Job", "harvester-system", &format!("{U}-pre-drain-node-1"))["status"].is_null());
+    assert!(ground.get("VirtualMachineImage", "harvester-system", U).is_object());
+    for number in 1..=3 {
+        ground.bring_over(number);
+        ground.gives_back(number);
+    }
+    ground.settle();
+    assert_eq!((ground.label("upgradeState"), ground.label("upgradeCleanup")), ("Succeeded", "Succeeded"));
+}

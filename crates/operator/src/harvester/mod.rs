@@ -1,0 +1,265 @@
+//! Drives Upgrades of Harvester: follows what they rest on, decides with [`drover_core::harvester`], acts.
+//!
+//! It runs beside the engine of Plans, under the same Lease.
+
+mod repository;
+pub mod steps;
+pub mod verbs;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_clock::{Clock, later};
+use drover_core::cluster::{Cause, Cluster};
+use drover_core::decision::{Act, Question, Reason, Write};
+use drover_core::harvester::followed::BY_UPGRADES;
+use drover_core::harvester::{Fetched, Served, Settings, View, decide};
+use drover_core::plan::Trouble;
+use jiff::Timestamp;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::act::{Failure, Hands};
+use crate::api::Api;
+use crate::engine::Report;
+use crate::engine::desk::Desk;
+use crate::mirror::Mirror;
+pub use repository::{HttpRepositories, NoRepositories, Repositories, Texts};
+
+/// Events that come in a burst are decided on together.
+const COALESCE: Duration = Duration::from_millis(50);
+/// Everything is looked at again after this time, should an event have been lost.
+const LOOK_AT_ALL: Duration = Duration::from_secs(300);
+/// No repository may take longer to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How Upgrades are driven.
+#[derive(Debug, Clone)]
+pub struct HarvesterOptions {
+    pub settings: Settings,
+    pub repositories: Arc<dyn Repositories>,
+}
+
+/// What comes back from what was sent off.
+#[derive(Debug)]
+enum Message {
+    Done { upgrade: String, failure: Option<Box<Failure>> },
+    Fetched { upgrade: String, answer: Box<Result<Served, String>> },
+}
+
+/// Runs until it is dropped; acts only while this process leads.
+pub(crate) async fn drive(
+    api: Api,
+    clock: Clock,
+    options: HarvesterOptions,
+    leading_until: watch::Receiver<Option<Instant>>,
+    reports: Option<UnboundedSender<Report>>,
+) {
+    let mirror = Mirror::of(api.clone(), clock, BY_UPGRADES).await;
+    let (inbox, messages) = unbounded_channel();
+    let hands = Hands { api, ears: mirror.ears(), plain_status: Arc::default(), leading_until: leading_until.clone() };
+    let leading = leading_until.borrow().is_some();
+    let driver = Driver {
+        clock,
+        options,
+        reports,
+        leading,
+        leading_until,
+        look_at_all: clock.now(),
+        mirror,
+        hands,
+        inbox,
+        desks: BTreeMap::new(),
+        fetched: BTreeMap::new(),
+        tasks: JoinSet::new(),
+    };
+    driver.run(messages).await;
+}
+
+struct Driver {
+    clock: Clock,
+    options: HarvesterOptions,
+    reports: Option<UnboundedSender<Report>>,
+    leading_until: watch::Receiver<Option<Instant>>,
+    leading: bool,
+    look_at_all: Timestamp,
+    mirror: Mirror,
+    hands: Hands,
+    inbox: UnboundedSender<Message>,
+    /// By the names of the Upgrades.
+    desks: BTreeMap<String, Desk>,
+    fetched: BTreeMap<String, Fetched>,
+    tasks: JoinSet<()>,
+}
+
+impl Driver {
+    async fn run(mut self, mut messages: UnboundedReceiver<Message>) {
+        let clock = self.clock;
+        loop {
+            let next = self.next_look();
+            tokio::select! {
+                biased;
+                Some(message) = messages.recv() => self.take(message),
+                changed = self.leading_until.changed() => match changed {
+                    Ok(()) => self.note_leading(),
+                    Err(_) => return,
+                },
+                news = self.mirror.hear() => if news { self.wake_all() },
+                () = clock.sleep_until(next) => self.decide_what_is_due(),
+            }
+            // Ended tasks are not kept.
+            while self.tasks.try_join_next().is_some() {}
+        }
+    }
+
+    fn next_look(&self) -> Timestamp {
+        let earliest = if self.leading { self.desks.values().filter_map(Desk::due_at).min() } else { None };
+        earliest.unwrap_or(Timestamp::MAX).min(self.look_at_all)
+    }
+
+    fn note_leading(&mut self) {
+        let leads = self.leading_until.borrow_and_update().is_some();
+        if std::mem::replace(&mut self.leading, leads) != leads {
+            if !leads {
+                // What is under way must not be followed up by a process that leads no longer.
+                self.tasks.abort_all();
+                self.desks.clear();
+            }
+            self.wake_all();
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        let now = self.clock.now();
+        match message {
+            Message::Done { upgrade, failure } => {
+                self.desks.entry(upgrade.clone()).or_default().end(failure, now);
+                self.wake(&upgrade);
+            }
+            Message::Fetched { upgrade, answer } => {
+                let answer = *answer;
+                if let Err(why) = &answer {
+                    tracing::warn!("upgrade {upgrade}: its repository does not tell the release: {why}");
+                }
+                self.fetched.insert(upgrade.clone(), Fetched { at: now, pending: false, answer });
+                self.wake(&upgrade);
+            }
+        }
+    }
+
+    fn wake(&mut self, upgrade: &str) {
+        let soon = later(self.clock.now(), COALESCE);
+        let desk = self.desks.entry(upgrade.to_owned()).or_default();
+        desk.due = Some(desk.due.map_or(soon, |due| due.min(soon)));
+    }
+
+    fn wake_all(&mut self) {
+        let names = upgrades(self.mirror.cluster());
+        self.desks.retain(|name, desk| desk.in_flight || names.contains(name));
+        self.fetched.retain(|name, _| names.contains(name));
+        names.iter().for_each(|name| self.wake(name));
+    }
+
+    fn decide_what_is_due(&mut self) {
+        let now = self.clock.now();
+        if now >= self.look_at_all {
+            self.look_at_all = later(now, LOOK_AT_ALL);
+            self.wake_all();
+        }
+        if !self.leading {
+            return;
+        }
+        let is_due = |desk: &Desk| desk.due_at().is_some_and(|due| due <= now);
+        let due: Vec<String> =
+            self.desks.iter().filter(|(_, desk)| is_due(desk)).map(|(name, _)| name.clone()).collect();
+        for name in due {
+            let stages = self.decide(&name, now);
+            self.send(&name, stages, now);
+        }
+    }
+
+    fn decide(&mut self, name: &str, now: Timestamp) -> Vec<Vec<Write>> {
+        let desk = self.desks.entry(name.to_owned()).or_default();
+        desk.due = None;
+        let Some(cluster) = self.mirror.cluster() else { return Vec::new() };
+        let Some(upgrade) = cluster.harvester.upgrades.get(drover_api::harvester::NAMESPACE, name) else {
+            return Vec::new();
+        };
+        let view = View {
+            cluster,
+            upgrade,
+            settings: &self.options.settings,
+            repository: self.fetched.get(name),
+            status_written: desk.status_written,
+            trouble: unseen(cluster).chain(desk.trouble()).collect(),
+            told: &desk.told,
+        };
+        let decision = decide(&view, now);
+        desk.due = decision.look_again;
+        for wait in decision.waits.iter().filter(|wait| !desk.told.iter().any(|told| told.sentence == wait.sentence)) {
+            tracing::info!("upgrade {name} waits: {}: {}", wait.reason, wait.sentence);
+        }
+        desk.told.clone_from(&decision.waits);
+        if let Some(reports) = &self.reports {
+            // Whoever followed along may have stopped.
+            let _ = reports.send(Report { at: now, plan: format!("upgrade/{name}"), decision: decision.clone() });
+        }
+        if let Some(question) = decision.ask {
+            self.ask(name, question, now);
+        }
+        decision.stages
+    }
+
+    /// Asks the repository beside everything else.
+    fn ask(&mut self, upgrade: &str, question: Question, now: Timestamp) {
+        let silent = || Err("it has not answered yet".to_owned());
+        let before = self.fetched.remove(upgrade);
+        let answer = before.map_or_else(silent, |before| before.answer);
+        self.fetched.insert(upgrade.to_owned(), Fetched { at: now, pending: true, answer });
+        let (inbox, repositories) = (self.inbox.clone(), self.options.repositories.clone());
+        let (upgrade, limit) = (upgrade.to_owned(), self.clock.on_the_wall(PATIENCE));
+        self.tasks.spawn(async move {
+            let silent = || Err(format!("no answer within {} s", PATIENCE.as_secs()));
+            let answer = tokio::time::timeout(limit, repositories.fetch(question.url)).await;
+            let answer = answer.unwrap_or_else(|_| silent()).and_then(repository::read);
+            // A closed inbox means that the operator has ended.
+            let _ = inbox.send(Message::Fetched { upgrade, answer: Box::new(answer) });
+        });
+    }
+
+    fn send(&mut self, upgrade: &str, stages: Vec<Vec<Write>>, now: Timestamp) {
+        if stages.is_empty() {
+            return;
+        }
+        let desk = self.desks.entry(upgrade.to_owned()).or_default();
+        desk.in_flight = true;
+        if stages.iter().flatten().any(|write| matches!(write.act, Act::PatchStatus(_))) {
+            desk.status_written = Some(now);
+        }
+        let (hands, inbox, upgrade) = (self.hands.clone(), self.inbox.clone(), upgrade.to_owned());
+        self.tasks.spawn(async move {
+            let failure = hands.carry_out(stages).await;
+            // A closed inbox means that the operator has ended, and this batch with it.
+            let _ = inbox.send(Message::Done { upgrade, failure });
+        });
+    }
+}
+
+fn upgrades(cluster: Option<&Cluster>) -> Vec<String> {
+    let all = cluster.map(|cluster| cluster.harvester.upgrades.in_namespace(drover_api::harvester::NAMESPACE));
+    all.into_iter().flatten().map(|upgrade| upgrade.metadata.name.clone()).collect()
+}
+
+/// What this process may not see: nothing is decided on less than all.
+fn unseen(cluster: &Cluster) -> impl Iterator<Item = Trouble> {
+    let forbidden = cluster.unseen.iter().filter(|unseen| unseen.cause == Cause::Forbidden && unseen.object.is_none());
+    forbidden.map(|unseen| Trouble {
+        reason: Reason::NoPermission,
+        sentence: unseen.to_string(),
+        remedy: Some(format!("grant the operator get, list and watch on {}", unseen.kind)),
+        blind: true,
+    })
+}

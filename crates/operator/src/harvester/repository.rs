@@ -1,0 +1,95 @@
+//! Who asks the repository of a release what it serves: over HTTP in production, a script in a simulation.
+
+use std::fmt::Debug;
+
+use drover_core::harvester::{Release, Served};
+use futures::future::BoxFuture;
+use http::{Request, Uri, header};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+/// What the release says of itself, below the address of the repository.
+const RELEASE: &str = drover_api::harvester::jobs::repository::RELEASE_FILE;
+const IMAGES: &str = "bundle/harvester/images-lists-archive/current/image_list_all.txt";
+/// No text of a release is longer, in bytes.
+const LONGEST: usize = 4 << 20;
+
+/// The files as they are served.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Texts {
+    pub release: String,
+    pub images: Option<String>,
+}
+
+pub trait Repositories: Debug + Send + Sync {
+    /// What the repository at this address serves; or why it does not, in words.
+    fn fetch(&self, url: String) -> BoxFuture<'static, Result<Texts, String>>;
+}
+
+/// Where nobody can be asked.
+#[derive(Debug, Clone, Copy)]
+pub struct NoRepositories;
+
+impl Repositories for NoRepositories {
+    fn fetch(&self, _: String) -> BoxFuture<'static, Result<Texts, String>> {
+        Box::pin(async { Err("this operator has no network to ask over".to_owned()) })
+    }
+}
+
+/// Over plain HTTP, as a Service of the cluster offers it.
+#[derive(Debug, Clone, Copy)]
+pub struct HttpRepositories;
+
+impl Repositories for HttpRepositories {
+    fn fetch(&self, url: String) -> BoxFuture<'static, Result<Texts, String>> {
+        Box::pin(async move {
+            let release = get(&format!("{url}/{RELEASE}")).await?;
+            // A release need not list its images.
+            let images = get(&format!("{url}/{IMAGES}")).await.ok();
+            Ok(Texts { release, images })
+        })
+    }
+}
+
+pub fn read(texts: Texts) -> Result<Served, String> {
+    let release: Release = serde_saphyr::from_str(&texts.release)
+        .map_err(|error| format!("{RELEASE} cannot be read: {}", error.without_snippet()))?;
+    Ok(Served { release, images: texts.images })
+}
+
+async fn get(url: &str) -> Result<String, String> {
+    let uri: Uri = url.parse().map_err(|error| format!("{url} is no URL: {error}"))?;
+    let host = uri.host().ok_or("the URL names no host")?.to_owned();
+    let port = uri.port_u16().unwrap_or(80);
+    let stream = TcpStream::connect((host.as_str(), port))
+        .await
+        .map_err(|error| format!("{host}:{port} cannot be reached: {error}"))?;
+    let broke_off = |error: hyper::Error| format!("it broke off: {error}");
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broke_off)?;
+    let request = Request::get(uri.path())
+        .header(header::HOST, host)
+        .header(header::USER_AGENT, "drover")
+        .body(Empty::<bytes::Bytes>::new())
+        .map_err(|error| format!("it cannot be asked: {error}"))?;
+    let exchange = async move {
+        let answer = sender.send_request(request).await.map_err(broke_off)?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), LONGEST).collect().await;
+        let body = body.map_err(|error| format!("it broke off: {error}"))?.to_bytes();
+        match status.is_success() {
+            true => String::from_utf8(body.to_vec()).map_err(|_| "it is no text".to_owned()),
+            false => Err(format!("{} answers {status}", uri.path())),
+        }
+    };
+    let driven = async move {
+        drop(connection.await);
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        answer = exchange => answer,
+        never = driven => never,
+    }
+}

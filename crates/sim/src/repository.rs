@@ -1,0 +1,25 @@
+//! The repository of a release without a network: it answers while a pod of its Deployment is available.
+
+use drover_corral::apiserver::ApiServer;
+use drover_operator::harvester::{Repositories, Texts};
+use futures::future::BoxFuture;
+use k8s_openapi::api::apps::v1::Deployment;
+use serde_json::Value;
+
+/// Serves one release, whichever Upgrade asks.
+#[derive(Debug)]
+pub struct ScriptedRepositories {
+    pub server: ApiServer,
+    pub release: Value,
+}
+
+impl Repositories for ScriptedRepositories {
+    fn fetch(&self, url: String) -> BoxFuture<'static, Result<Texts, String>> {
+        // JSON is YAML, too.
+        let texts = Texts { release: self.release.to_string(), images: None };
+        let host = url.trim_start_matches("http://").split('.').next().unwrap_or_default().to_owned();
+        let deployment = self.server.direct("repository").get::<Deployment>(Some("harvester-system"), &host);
+        let available = deployment.ok().flatten().and_then(|one| one.status?.available_replicas).unwrap_or(0);
+        Box::pin(async move { if available > 0 { Ok(texts) } else { Err("connection refused".to_owned()) } })
+    }
+}
