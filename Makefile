@@ -43,8 +43,10 @@ diff-fuzz: ## Generate requests, play them to both sides: make diff-fuzz SEED=7 
 	@./scripts/need cargo cc go
 	cargo run --locked --quiet --bin drover-difference -- fuzz --seed $(or $(SEED),1) --count $(or $(COUNT),5000)
 
-sim: ## Every scenario: every fault at every write, two crashes, random schedules
-	cargo run --release --locked --quiet --bin drover -- simulate
+# As the tests build it: what simulates is optimised there, too, and need not be built again.
+sim: ## Every scenario: crashes at every write, every fault at every kind of write, two crashes, random schedules
+	@./scripts/need cargo cc
+	cargo run --locked --quiet --bin drover -- simulate
 
 sabotage: ## Plant every bug of crates/sim/src/sabotage, and look whether the campaigns find it; takes the better part of an hour
 	cargo test --locked --test sabotage -- --ignored --nocapture

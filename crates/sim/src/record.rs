@@ -44,6 +44,7 @@ pub struct Record {
     pub states: Vec<u64>,
     /// At each write of an operator, the state that it meets, and its purpose.
     pub at_writes: Vec<(u64, String)>,
+    pub commits: usize,
     /// Commits that can make a difference: all but renewals of Leases.
     pub changes: usize,
     /// What is to happen once an object says something, and where that is told.
@@ -72,6 +73,7 @@ impl Record {
             state: 0,
             states: Vec::new(),
             at_writes: Vec::new(),
+            commits: 0,
             changes: 0,
             awaited,
             met,
@@ -80,6 +82,7 @@ impl Record {
 
     pub fn see(&mut self, commit: &Commit<'_>) {
         self.story.commit(commit);
+        self.commits += 1;
         let (kind, namespace, name) = (commit.resource.kind.as_str(), commit.namespace, commit.name);
         let key = (kind.to_owned(), namespace.to_owned(), name.to_owned());
         let stored_before = match commit.after {

@@ -57,6 +57,9 @@ pub struct Outcome {
     pub story: Story,
     #[serde(skip)]
     pub started: Timestamp,
+    /// How often anybody wrote, the world included.
+    #[serde(skip)]
+    pub commits: usize,
     /// A digest of the store after each commit.
     #[serde(skip)]
     pub states: Vec<u64>,
@@ -333,6 +336,7 @@ impl Stage {
         }
         Outcome {
             seed: self.terms.seed,
+            commits: record.commits,
             violations: std::mem::take(&mut record.violations),
             story: std::mem::take(&mut record.story),
             started: self.started,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use drover_core::decision::{Purpose, Reason};
-use drover_sim::campaign::{Part, not_reached};
+use drover_sim::campaign::{Part, not_reached, survey};
 use drover_sim::{Campaign, CampaignReport, Outcome, Scenario, Schedule, Terms};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use crate::{logging, scenarios};
 /// Of a campaign: uids in its objects and the faults of its random schedules follow from it.
 const SEED: u64 = 1;
 /// Random schedules of each scenario, after all that is tried at every write.
-const RANDOM: usize = 100;
+const RANDOM: usize = 40;
 
 #[derive(Debug, Args)]
 pub struct SimulateArgs {
@@ -90,20 +90,18 @@ fn run_campaigns(args: &SimulateArgs, format: Option<Format>) -> anyhow::Result<
         Some(path) => vec![scenarios::find(Some(path))?],
         None => scenarios::built_in()?,
     };
-    let parts = match args.seeds {
-        Some(count) => vec![Part::Random(count)],
-        None => vec![Part::Crashes, Part::Pairs, Part::DoubleCrashes, Part::Random(RANDOM)],
-    };
     let is_text = matches!(format, None | Some(Format::Table));
     let mut report = CampaignReport::of(&all.iter().map(|one| one.name.as_str()).collect::<Vec<_>>().join(", "));
-    for scenario in &all {
-        let bar = progress_bar(&scenario.name);
+    let campaigns =
+        all.into_iter().map(|scenario| Campaign { every: args.every as usize, ..Campaign::new(scenario, SEED) });
+    for surveyed in survey(campaigns.collect())? {
+        let bar = progress_bar(&surveyed.scenario().name);
         let progress = |done: usize, all: usize| {
             bar.set_length(all as u64);
             bar.set_position(done as u64);
         };
-        let campaign = Campaign { every: args.every as usize, ..Campaign::new(scenario.clone(), SEED) };
-        let own = campaign.run(&parts, &progress)?;
+        let parts = parts(args, surveyed.scenario());
+        let own = surveyed.run(&parts, &progress)?;
         bar.finish_and_clear();
         if is_text {
             print(&line(&own))?;
@@ -128,6 +126,17 @@ fn run_campaigns(args: &SimulateArgs, format: Option<Format>) -> anyhow::Result<
         bail!("no scenario reaches {}: a campaign over all of them proves nothing about it", missed.join(", "));
     }
     Ok(())
+}
+
+/// What is tried: random schedules only, if they are asked for, or the whole; a large scenario has fewer of them.
+fn parts(args: &SimulateArgs, scenario: &Scenario) -> Vec<Part> {
+    match args.seeds {
+        Some(count) => vec![Part::Random(count)],
+        None => {
+            let random = RANDOM.div_ceil(scenario.sampled.unwrap_or(1));
+            vec![Part::Crashes, Part::Pairs, Part::DoubleCrashes, Part::Random(random)]
+        }
+    }
 }
 
 /// How many schedules have been run, on a terminal.

@@ -108,6 +108,7 @@ mod tests {
                 digest: String::new(),
                 story: Default::default(),
                 started: jiff::Timestamp::UNIX_EPOCH,
+                commits: 0,
                 states: Vec::new(),
                 at_writes: Vec::new(),
                 purposes: Default::default(),
