@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by them")]
 
+mod served;
+
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use served::Corral;
 
 fn simulate(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_drover")).arg("simulate").args(arguments).output().unwrap()
@@ -48,6 +51,17 @@ fn a_violation_is_told_as_a_story_and_an_exit_code() {
     assert!(std::fs::read_to_string(trace).unwrap().contains("VIOLATION"));
 }
 
+/// As whoever looks at a served cluster is told it.
+fn status_of_the_plan(corral: &Corral) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_drover"))
+        .args(["status", "plan/system-upgrade/upgrade", "--kubeconfig"])
+        .arg(corral.kubeconfig())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// Nobody may touch the Plan: whatever else happens beside it is left out of the story.
 #[test]
 fn a_campaign_tells_the_smallest_schedule_that_fails_and_keeps_trace_and_store() {
@@ -71,6 +85,9 @@ fn a_campaign_tells_the_smallest_schedule_that_fails_and_keeps_trace_and_store()
     let kept: Value = serde_json::from_str(&std::fs::read_to_string(store).unwrap()).unwrap();
     let plan = kept["items"].as_array().unwrap().iter().find(|object| object["kind"] == "Plan").unwrap();
     assert_eq!(plan["metadata"]["annotations"]["example.com/touched"], "yes");
+    let corral = Corral::start(&["--load", store]);
+    let status = status_of_the_plan(&corral);
+    assert!(status.contains("1/1 updated") && status.contains("node-1  updated"), "{status}");
 
     let faults = r#"[{"at":{"write":1},"what":"planTouched"}]"#;
     let again = simulate(&["--scenario", scenario, "--seed", "1", "--faults", faults]);
