@@ -31,7 +31,9 @@ pub(super) fn publish(
     if steps.hands_off || new == *old {
         return Vec::new();
     }
-    if let Some(again) = view.status_written.and_then(|written| written.checked_add(BETWEEN_WRITES).ok())
+    // One that was written in what is the future now says only that the clock was set back.
+    let written = view.status_written.filter(|written| *written <= now);
+    if let Some(again) = written.and_then(|written| written.checked_add(BETWEEN_WRITES).ok())
         && now < again
     {
         decision.look_again_by(again);

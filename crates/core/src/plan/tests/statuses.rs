@@ -173,6 +173,16 @@ fn the_status_is_written_at_most_once_a_second() {
 }
 
 #[test]
+fn a_clock_that_was_set_back_keeps_no_status_from_being_written() {
+    let mut cluster = three_nodes().taken("n1").job("n1", "");
+    cluster.status_written = Some(noon());
+    let decision = cluster.decide_at("2026-01-01T11:00:01Z".parse().unwrap());
+
+    let purposes: Vec<Purpose> = decision.writes().map(|write| write.purpose).collect();
+    assert!(purposes.contains(&Purpose::PublishStatus), "{purposes:?}");
+}
+
+#[test]
 fn a_refused_write_is_published_before_it_is_tried_again() {
     let mut cluster = three_nodes().claimed("n1").published();
     let sentence = "cannot patch Node/n1: forbidden".to_owned();
