@@ -207,7 +207,11 @@ impl Api {
         let answer = tokio::time::timeout(limit, opening).await.unwrap_or(Err(ApiError::Timeout))?;
         let (code, headers) = (answer.status(), answer.headers().clone());
         if code.is_success() {
-            return Ok(Lines { body: answer.into_body().into_data_stream().boxed(), rest: BytesMut::new() });
+            return Ok(Lines {
+                body: answer.into_body().into_data_stream().boxed(),
+                rest: BytesMut::new(),
+                searched: 0,
+            });
         }
         let body = answer.into_body().collect();
         let body = tokio::time::timeout(limit, body).await.map_err(|_| ApiError::Timeout)?;
@@ -229,20 +233,24 @@ fn innermost(error: &dyn std::error::Error) -> String {
 pub(crate) struct Lines {
     body: futures::stream::BoxStream<'static, Result<Bytes, kube::Error>>,
     rest: BytesMut,
+    /// So many bytes of the rest hold no end of a line.
+    searched: usize,
 }
 
 impl Lines {
     /// The next line; none when the server has ended the watch.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
-            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
-                let line = self.rest.split_to(end).freeze();
+            if let Some(end) = memchr::memchr(b'\n', &self.rest[self.searched..]) {
+                let line = self.rest.split_to(self.searched + end).freeze();
+                self.searched = 0;
                 self.rest.advance(1);
                 if !line.is_empty() {
                     return Ok(Some(line));
                 }
                 continue;
             }
+            self.searched = self.rest.len();
             match self.body.next().await {
                 Some(Ok(chunk)) => self.rest.extend_from_slice(&chunk),
                 Some(Err(error)) => return Err(ApiError::Unreachable(innermost(&error))),
