@@ -191,11 +191,13 @@ pub struct ObjectPatch {
 }
 
 impl Fault {
-    /// Those that are tried at every write of a scenario. Where a late write lands is a dimension of its own.
+    /// Those that are tried at every write of a scenario. Where a late write lands is a dimension of its own: here in the middle
+    /// of what its successor does, and at the end.
     pub fn at_every_write(scenario: &Scenario) -> Vec<Fault> {
         let mut faults = vec![
             Fault::CrashBefore,
             Fault::CrashAfter,
+            Fault::LandsAfter(6),
             Fault::LandsAtTheEnd,
             Fault::Refused(409),
             Fault::Refused(429),

@@ -42,7 +42,8 @@ pub(super) fn show(sabotage: Sabotage, object: &mut Value) -> bool {
         Sabotage::LimitIgnored => object["spec"]["concurrency"] = json!(1000),
         Sabotage::WindowIgnored => remove(object, "window"),
         Sabotage::SecretAssumed => {
-            for secret in object["spec"]["secrets"].as_array_mut().into_iter().flatten() {
+            // By a pointer: an index would add what is not there.
+            for secret in object.pointer_mut("/spec/secrets").and_then(Value::as_array_mut).into_iter().flatten() {
                 secret["ignoreUpdates"] = json!(true);
             }
         }

@@ -40,6 +40,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "hundred-nodes",
     "with-reboot",
     "reboots-twice",
+    "long-reboot",
     "without-cordon",
     "hostname-differs",
     "servers-and-agents",
