@@ -15,6 +15,7 @@ pub mod placement;
 pub mod plan;
 pub mod planner;
 pub mod preflight;
+mod quorum;
 mod rooms;
 pub mod seen;
 pub mod status;

@@ -17,7 +17,6 @@ mod nodes;
 mod pausing;
 mod preload;
 pub mod progress;
-mod quorum;
 pub mod release;
 mod repo;
 mod services;

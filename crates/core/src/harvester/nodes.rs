@@ -20,17 +20,16 @@ use serde_json::{Value, json};
 use super::decide::{Member, Phase, Turn, members};
 use super::jobs::{self, Course};
 use super::progress::Step;
-use super::{config, names, pausing, quorum};
-use crate::cluster::{Node, Secret};
+use super::{config, names, pausing};
+use crate::cluster::{Node, Secret, condition};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait};
+use crate::quorum::{self, CODE, IS_VOTER, at_risk};
 
 /// Longhorn's setting: how long a replica that is gone is waited for before another is made, and for how long at least
 /// while nodes reboot, in seconds.
 const REPLENISHMENT: &str = "replica-replenishment-wait-interval";
 const LONG_ENOUGH: i64 = 1800;
 const STORAGE: &str = "longhorn-system";
-/// A code for [`marks::ACCEPT`]: take a voter out although etcd would have no quorum.
-const ACCEPT_QUORUM: &str = "DRV-ETCD-001";
 
 pub(super) fn next(turn: &mut Turn<'_>) -> bool {
     turn.phase = Phase::UpgradingNodes;
@@ -284,10 +283,16 @@ fn may_go(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
         turn.wait(Subject::node(name), Reason::AnotherNodeIsOut, format!("{name} waits until {other} is back"));
         return false;
     }
-    let accepted = crate::accepted::codes(&turn.view.upgrade.metadata.annotations).contains(ACCEPT_QUORUM);
-    if let Some(risk) = quorum::at_risk(turn.cluster(), member.node).filter(|_| !accepted) {
+    let accepted = crate::accepted::codes(&turn.view.upgrade.metadata.annotations).contains(CODE);
+    let members = turn.cluster().nodes.iter().map(|node| quorum::Member {
+        name: &node.metadata.name,
+        voter: condition(&node.status.conditions, IS_VOTER).map(|voter| (voter.status.as_str(), voter.reason.as_str())),
+        is_well: node.is_ready(),
+    });
+    if let Some(risk) = at_risk(members, name, accepted) {
         let remedy = format!(
-            "bring the other members back, or accept it: kubectl -n {NAMESPACE} annotate upgrades.harvesterhci.io {} {}={ACCEPT_QUORUM}",
+            "bring the other members back; of two that are well, accept that one goes: \
+             kubectl -n {NAMESPACE} annotate upgrades.harvesterhci.io {} {}={CODE}",
             turn.name(),
             marks::ACCEPT
         );

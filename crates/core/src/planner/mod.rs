@@ -9,7 +9,6 @@
 mod marks;
 mod node;
 mod plan;
-mod quorum;
 mod seen;
 mod status;
 #[cfg(test)]
@@ -26,6 +25,7 @@ use serde_json::{Value, json};
 use crate::accepted::codes;
 use crate::claims::{Claim, ClaimId, Claims};
 use crate::drain;
+use crate::quorum::{CODE, IS_VOTER, Member, at_risk};
 pub use seen::{CapiClusterSeen, ClusterSeen, ControlPlaneSeen, MachineSeen, NodeSeen, SecretSeen};
 use tier::{Tier, Waits};
 
@@ -318,7 +318,12 @@ fn may_begin<'a>(
     }
     let taken: BTreeSet<&str> = claims.nodes.keys().map(String::as_str).collect();
     let accepted = codes(&view.cluster.meta.annotations);
-    match quorum::at_risk(view.nodes, node, &taken, accepted.contains(quorum::CODE)) {
+    let members = view.nodes.values().map(|one| Member {
+        name: &one.meta.name,
+        voter: one.condition(IS_VOTER).map(|voter| (voter.status.as_str(), voter.reason.as_str())),
+        is_well: one.is_ready() && !taken.contains(one.meta.name.as_str()),
+    });
+    match at_risk(members, &node.meta.name, accepted.contains(CODE)) {
         Some(why) if tier != Tier::Worker => Err(Begin::Waits(why)),
         _ => Ok(node),
     }

@@ -7,9 +7,9 @@ use jiff::SignedDuration;
 use super::nodes::named;
 use super::{Check, Finding, Intent, Scope, Severity};
 use crate::cluster::{Cluster, Node, condition};
+use crate::quorum::IS_VOTER;
 
 const ROLE: &str = "node-role.kubernetes.io/etcd";
-const IS_VOTER: &str = "EtcdIsVoter";
 /// A copy that is older than this may not be what one wants to go back to.
 const FRESH: SignedDuration = SignedDuration::from_hours(24);
 

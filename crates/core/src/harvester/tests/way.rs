@@ -130,12 +130,15 @@ fn a_voter_is_not_drained_while_another_is_lost() {
     assert!(!ground.has_job("pre-drain-node-1"));
     assert!(ground.reasons().contains(&Reason::QuorumAtRisk));
 
-    ground.change(
-        "Upgrade",
-        "harvester-system",
-        U,
-        &json!({ "metadata": { "annotations": { "drover.dev/accept": "DRV-ETCD-001" } } }),
-    );
+    let accepts = json!({ "metadata": { "annotations": { "drover.dev/accept": "DRV-ETCD-001" } } });
+    ground.change("Upgrade", "harvester-system", U, &accepts);
+    ground.settle();
+    assert!(!ground.has_job("pre-drain-node-1"), "what is accepted is that one of two goes");
+
+    let back = json!({ "status": { "conditions": [
+        { "type": "Ready", "status": "True" }, { "type": "EtcdIsVoter", "status": "True", "reason": "MemberNotLearner" },
+    ] } });
+    ground.change("Node", "", "node-3", &back);
     ground.settle();
     assert!(ground.has_job("pre-drain-node-1"));
 }
