@@ -60,11 +60,13 @@ pub fn at_risk<'a>(nodes: impl Iterator<Item = Member<'a>>, name: &str, accepted
 mod tests {
     use super::*;
 
-    const VOTES: Option<(&str, &str)> = Some(("True", "MemberNotLearner"));
-    const LEARNS: Option<(&str, &str)> = Some(("False", "MemberIsLearner"));
-    const LOST: Option<(&str, &str)> = Some(("False", NOT_A_MEMBER));
+    type Says = Option<(&'static str, &'static str)>;
 
-    fn risk(members: &[(&str, Option<(&str, &str)>, bool)], accepted: bool) -> Option<String> {
+    const VOTES: Says = Some(("True", "MemberNotLearner"));
+    const LEARNS: Says = Some(("False", "MemberIsLearner"));
+    const LOST: Says = Some(("False", NOT_A_MEMBER));
+
+    fn risk(members: &[(&str, Says, bool)], accepted: bool) -> Option<String> {
         let members = members.iter().map(|(name, voter, is_well)| Member { name, voter: *voter, is_well: *is_well });
         at_risk(members, "a", accepted)
     }
