@@ -228,7 +228,7 @@ async fn an_upgrade_is_not_deleted_while_nodes_are_at_work_unless_somebody_insis
         "{}",
         refused.text()
     );
-    assert!(refused.text().contains("drover upgrade abort upgrade/up"), "{}", refused.text());
+    assert!(refused.text().contains("drover upgrade pause upgrade/up"), "{}", refused.text());
 
     cluster
         .ask("PATCH", &path, json!({ "metadata": { "annotations": { "harvesterhci.io/skipWebhook": "true" } } }))

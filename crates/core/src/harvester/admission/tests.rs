@@ -358,7 +358,7 @@ fn an_upgrade_is_not_deleted_while_nodes_are_at_work() {
         texts[0].starts_with("cluster fleet-local/local status is provisioning, please wait for it to be provisioned")
     );
     assert!(texts[1].starts_with("node upgrade is in progressing, please wait for it to be provisioned"));
-    assert!(texts[1].contains("drover upgrade abort upgrade/up"), "{}", texts[1]);
+    assert!(texts[1].contains("drover upgrade pause upgrade/up"), "{}", texts[1]);
     assert_eq!((verdict.code(), texts.len()), (Some(400), 2));
 }
 

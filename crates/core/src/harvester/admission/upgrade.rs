@@ -203,7 +203,7 @@ pub fn delete(upgrade: &Upgrade, cluster: &Cluster) -> Verdict {
     }
     let name = &upgrade.metadata.name;
     let way_out = format!(
-        "To end it so that the cluster can be used, run: drover upgrade abort upgrade/{name}; to try again what has failed: \
+        "To hold back the nodes that have not begun, run: drover upgrade pause upgrade/{name}; to try again what has failed: \
          drover upgrade retry upgrade/{name}"
     );
     let local = cluster.cluster_api.clusters.get(FLEET_NAMESPACE, LOCAL);
