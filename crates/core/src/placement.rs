@@ -42,6 +42,8 @@ pub struct Places<'a> {
     cluster: &'a Cluster,
     free: BTreeMap<&'a str, Amounts>,
     pods: BTreeMap<&'a str, Vec<&'a Pod>>,
+    /// The nodes with how many pods are on each, the fewest first.
+    by_load: BTreeSet<(usize, &'a str)>,
     /// Nodes that take no pods any more.
     gone: BTreeSet<&'a str>,
     /// Pods that have come to another node than the cluster knows.
@@ -51,11 +53,12 @@ pub struct Places<'a> {
 impl<'a> Places<'a> {
     pub fn of(cluster: &'a Cluster) -> Self {
         let free = cluster.nodes.iter().map(|node| (node.metadata.name.as_str(), node.status.allocatable.clone()));
-        let (gone, moved) = (BTreeSet::new(), Vec::new());
-        let mut places = Places { cluster, free: free.collect(), pods: BTreeMap::new(), gone, moved };
+        let (by_load, gone, moved) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        let mut places = Places { cluster, free: free.collect(), pods: BTreeMap::new(), by_load, gone, moved };
         for pod in cluster.pods.iter().filter(|pod| !pod.spec.node_name.is_empty() && !pod.has_ended()) {
             places.occupy(pod, &pod.spec.node_name);
         }
+        places.by_load = places.free.keys().map(|node| (places.pods_on(node).len(), *node)).collect();
         places
     }
 
@@ -67,6 +70,10 @@ impl<'a> Places<'a> {
     /// A pod comes to a node.
     pub fn put(&mut self, pod: &'a Pod, node: &'a str) {
         self.moved.push((pod, node));
+        let before = self.pods_on(node).len();
+        if self.by_load.remove(&(before, node)) {
+            self.by_load.insert((before + 1, node));
+        }
         self.occupy(pod, node);
     }
 
@@ -83,6 +90,7 @@ impl<'a> Places<'a> {
 
     /// A node goes, and its pods with it.
     pub fn remove(&mut self, node: &'a str) {
+        self.by_load.remove(&(self.pods_on(node).len(), node));
         self.free.remove(node);
         self.pods.remove(node);
         self.gone.insert(node);
@@ -97,12 +105,10 @@ impl<'a> Places<'a> {
 
     /// The first node that takes the pod as it is, the one with the fewest pods first.
     pub fn find(&self, pod: &Pod) -> Option<&'a str> {
-        let mut nodes: Vec<&Node> =
-            self.cluster.nodes.iter().filter(|node| self.free.contains_key(node.metadata.name.as_str())).collect();
-        nodes.sort_by_key(|node| self.pods_on(&node.metadata.name).len());
         let spread = spread::of(self, pod);
-        let takes = |node: &&Node| spread.iter().all(|one| !one.refuses(node)) && self.barred(pod, node).is_empty();
-        nodes.into_iter().find(takes).map(|node| node.metadata.name.as_str())
+        let takes = |node: &Node| spread.iter().all(|one| !one.refuses(node)) && self.barred(pod, node).is_empty();
+        let mut nodes = self.by_load.iter().map(|(_, node)| *node);
+        nodes.find(|node| self.cluster.nodes.named(node).is_some_and(takes))
     }
 
     /// Everything on one node that is in the way of a pod; nothing if it could run there.
