@@ -40,6 +40,13 @@ impl ServingArgs {
         self.listen.is_some() || self.write_kubeconfig.is_some()
     }
 
+    pub async fn start_if_wanted(&self, server: &ApiServer) -> anyhow::Result<Option<Serving>> {
+        match self.is_wanted() {
+            true => self.start(server.clone()).await.map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// Serves on the given address, or on a free port of this machine alone.
     pub async fn start(&self, server: ApiServer) -> anyhow::Result<Serving> {
         let listen = self.listen.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));

@@ -7,7 +7,6 @@ mod spread;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::node::UNSCHEDULABLE_TAINT;
 use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, PodAffinityTerm, Toleration,
 };
@@ -253,8 +252,7 @@ pub fn is_tolerated(tolerations: &[Toleration], taint: &Taint) -> bool {
 }
 
 fn tolerates_cordon(tolerations: &[Toleration]) -> bool {
-    let cordon = Taint { key: UNSCHEDULABLE_TAINT.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
-    is_tolerated(tolerations, &cordon)
+    is_tolerated(tolerations, &Taint::of_cordon())
 }
 
 fn terms_apart(pod: &Pod) -> &[PodAffinityTerm] {

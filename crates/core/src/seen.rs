@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 
 use drover_api::plan::{PlanSpec, PlanStatus};
 use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::claims::{ClaimId, Claims, Mark, SetAside};
+use crate::cluster::Taint;
 use crate::decision::{Kind, Subject, Wait};
 use crate::plan::hash::secret_digest;
 
@@ -45,7 +46,6 @@ fn number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::E
 pub struct NodeSeen {
     pub meta: Meta,
     pub unschedulable: bool,
-    /// Whole, since they can only be written back whole.
     pub taints: Box<[Taint]>,
     pub ready: bool,
     pub boot_id: String,
@@ -58,17 +58,6 @@ pub struct NodeSeen {
     pub retry: bool,
     /// What its drain waits for, where the drain may not say so on its own pod.
     pub waits: Option<Vec<Wait>>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Taint {
-    pub key: String,
-    pub effect: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time_added: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use self::desk::Desk;
+use self::desk::{Desk, LOOK_AT_ALL};
 use crate::act::{Failure, Hands};
 use crate::api::{Api, plural};
 use crate::channels::{Channels, NoChannels};
@@ -31,11 +31,6 @@ use crate::inbox::Message;
 use crate::listening::follow;
 use crate::presence::Presence;
 use crate::store::Store;
-
-/// Events that come in a burst are decided on together.
-const COALESCE: Duration = Duration::from_millis(50);
-/// Everything is looked at again after this time, should an event have been lost.
-const LOOK_AT_ALL: Duration = Duration::from_secs(300);
 
 /// How often a channel is asked unless somebody says otherwise.
 const POLL_INTERVAL: Duration = Duration::from_secs(15 * 60);
@@ -361,9 +356,7 @@ impl Engine {
     }
 
     fn wake_one(&mut self, work: Work) {
-        let soon = later(self.options.clock.now(), COALESCE);
-        let desk = self.desks.entry(work).or_default();
-        desk.due = Some(desk.due.map_or(soon, |due| due.min(soon)));
+        self.desks.entry(work).or_default().wake(self.options.clock.now());
     }
 
     fn finish(&mut self, work: Work, failure: Option<Box<Failure>>) {
@@ -426,10 +419,7 @@ impl Engine {
         };
         let decision = decide(&view, now);
         desk.due = decision.look_again;
-        for wait in decision.waits.iter().filter(|wait| !desk.told.iter().any(|told| told.sentence == wait.sentence)) {
-            tracing::info!("plan {name} waits: {}: {}", wait.reason, wait.sentence);
-        }
-        desk.told.clone_from(&decision.waits);
+        desk.tell(&format!("plan {name}"), &decision.waits);
         if let Some(reports) = &self.reports {
             // Whoever followed along may have stopped.
             let _ = reports.send(Report { at: now, plan: name.to_owned(), decision: decision.clone() });

@@ -1,7 +1,8 @@
 //! Nodes, and the heartbeats of their kubelets.
 
+use drover_api::node::UNSCHEDULABLE_TAINT;
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::amount::Amounts;
 use super::parts::{Condition, Meta, condition, is_true};
@@ -11,6 +12,7 @@ use super::shelf::projections;
 pub const LEASES: &str = "kube-node-lease";
 /// The node controller takes a node for lost after this time without a heartbeat; its default.
 const GRACE: SignedDuration = SignedDuration::from_secs(50);
+const NO_SCHEDULE: &str = "NoSchedule";
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
@@ -29,12 +31,15 @@ pub struct NodeSpec {
     pub provider_id: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+/// Whole, since a Node's taints can only be written back whole.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Taint {
     pub key: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub value: String,
     pub effect: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub time_added: Option<Timestamp>,
 }
 
@@ -98,13 +103,21 @@ impl Node {
     /// Taints that keep new pods away, beside the cordon.
     pub fn barriers(&self) -> impl Iterator<Item = &Taint> {
         self.spec.taints.iter().filter(|taint| {
-            matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute")
-                && taint.key != drover_api::node::UNSCHEDULABLE_TAINT
+            matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute") && taint.key != UNSCHEDULABLE_TAINT
         })
     }
 }
 
 impl Taint {
+    /// The one that a cordoned node has.
+    pub fn of_cordon() -> Self {
+        Taint { key: UNSCHEDULABLE_TAINT.to_owned(), effect: NO_SCHEDULE.to_owned(), ..Taint::default() }
+    }
+
+    pub fn is_of_cordon(&self) -> bool {
+        self.key == UNSCHEDULABLE_TAINT && self.effect == NO_SCHEDULE
+    }
+
     /// `key=value:Effect`, as kubectl takes it.
     pub fn in_words(&self) -> String {
         match self.value.as_str() {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::decide::Turn;
 use super::progress::Step;
 use super::{names, nodes, pausing, preload};
-use crate::cluster::{Meta, Node};
+use crate::cluster::{Meta, Node, Taint};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
 
 /// The charts that the system services are held still with while they are raised.
@@ -110,7 +110,6 @@ fn unmarked(node: &Node, pending: bool, tainted: bool) -> Value {
 }
 
 /// The taints of a node but the one that sends VMs away.
-pub(super) fn taints_without_drain(node: &Node) -> Vec<Value> {
-    let rest = node.spec.taints.iter().filter(|taint| taint.key != DRAIN_TAINT);
-    rest.map(super::steps::taint).collect()
+pub(super) fn taints_without_drain(node: &Node) -> Vec<&Taint> {
+    node.spec.taints.iter().filter(|taint| taint.key != DRAIN_TAINT).collect()
 }

@@ -103,13 +103,12 @@ impl Release {
             ("loggingChart", &self.logging_chart),
             ("kubevirt", &self.kubevirt),
         ];
-        fields.into_iter().find(|(_, value)| value.is_empty()).map(|(name, _)| name)
+        first_empty(&fields)
     }
 
     /// What no upgrade can do without.
     pub fn unusable(&self) -> Option<&'static str> {
-        let fields = [("harvester", &self.harvester), ("os", &self.os), ("kubernetes", &self.kubernetes)];
-        fields.into_iter().find(|(_, value)| value.is_empty()).map(|(name, _)| name)
+        first_empty(&[("harvester", &self.harvester), ("os", &self.os), ("kubernetes", &self.kubernetes)])
     }
 
     pub fn noted(&self) -> Noted {
@@ -124,6 +123,10 @@ impl Release {
             min_upgradable_version: self.min_upgradable_version.clone(),
         }
     }
+}
+
+fn first_empty(fields: &[(&'static str, &String)]) -> Option<&'static str> {
+    fields.iter().find(|(_, value)| value.is_empty()).map(|(name, _)| *name)
 }
 
 impl Noted {

@@ -3,17 +3,15 @@
 use std::collections::BTreeMap;
 
 use drover_api::marks;
-use drover_api::node::UNSCHEDULABLE_TAINT;
 use drover_api::plan::KIND;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::decide::View;
 use crate::claims::{Claim, Claims, Done, Failed, Mark, Owner, SetAside};
+use crate::cluster::Taint;
 use crate::decision::{Act, Purpose, Subject, Write};
-use crate::seen::{NodeSeen, Taint};
-
-const NO_SCHEDULE: &str = "NoSchedule";
+use crate::seen::NodeSeen;
 
 /// The claims as they stand on the Plan.
 pub(super) fn write_claims(view: &View<'_>, purpose: Purpose, claims: &Claims) -> Write {
@@ -122,25 +120,20 @@ pub(super) fn undo_set_aside(node: &NodeSeen, record: &SetAside) -> Write {
 /// The taint of a cordon comes with it: a node controller that finds the two in agreement has nothing to read or write, which
 /// would cost the API server four requests a node.
 fn cordon(node: &NodeSeen) -> Value {
-    if node.taints.iter().any(is_cordon) {
+    if node.taints.iter().any(Taint::is_of_cordon) {
         return json!({ "unschedulable": true });
     }
-    let taint =
-        Taint { key: UNSCHEDULABLE_TAINT.to_owned(), effect: NO_SCHEDULE.to_owned(), value: None, time_added: None };
+    let taint = Taint::of_cordon();
     let taints: Vec<&Taint> = node.taints.iter().chain([&taint]).collect();
     json!({ "unschedulable": true, "taints": taints })
 }
 
 fn uncordon(node: &NodeSeen) -> Value {
-    if !node.taints.iter().any(is_cordon) {
+    if !node.taints.iter().any(Taint::is_of_cordon) {
         return json!({ "unschedulable": null });
     }
-    let others: Vec<&Taint> = node.taints.iter().filter(|taint| !is_cordon(taint)).collect();
+    let others: Vec<&Taint> = node.taints.iter().filter(|taint| !taint.is_of_cordon()).collect();
     json!({ "unschedulable": null, "taints": Some(others).filter(|others| !others.is_empty()) })
-}
-
-fn is_cordon(taint: &Taint) -> bool {
-    taint.key == UNSCHEDULABLE_TAINT && taint.effect == NO_SCHEDULE
 }
 
 /// The cordon on the node, if there is one, was set by this Plan before.

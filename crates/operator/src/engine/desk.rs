@@ -11,6 +11,10 @@ use jiff::Timestamp;
 use crate::act::Failure;
 use crate::api::plural;
 
+/// Events that come in a burst are decided on together.
+pub(crate) const COALESCE: Duration = Duration::from_millis(50);
+/// Everything is looked at again after this time, should an event have been lost.
+pub(crate) const LOOK_AT_ALL: Duration = Duration::from_secs(300);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A write that fails this often in a row, for a reason that may pass, is published as a wait.
@@ -19,7 +23,12 @@ const FAILURES_TO_TELL: u32 = 3;
 /// After this time the epoch is raised again, should another operator have raised it; it doubles each time.
 const FIRST_PAUSE_BETWEEN_EPOCHS: Duration = Duration::from_secs(1);
 
-/// A Plan, or all orphaned marks.
+/// How long nothing is tried after so many failures in a row.
+pub(crate) fn pause_after(failures: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << failures.min(16)).min(LONGEST_PAUSE)
+}
+
+/// A Plan, an Upgrade, or all orphaned marks.
 #[derive(Debug, Default)]
 pub(crate) struct Desk {
     /// Decide at this moment, or earlier if an event comes.
@@ -53,14 +62,27 @@ impl Desk {
         true
     }
 
+    /// Something has changed: decide soon.
+    pub fn wake(&mut self, now: Timestamp) {
+        let soon = later(now, COALESCE);
+        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+    }
+
+    /// Logs the waits that are new, and remembers them all. `whose` is as in `plan up`.
+    pub fn tell(&mut self, whose: &str, waits: &[Wait]) {
+        for wait in waits.iter().filter(|wait| !self.told.iter().any(|told| told.sentence == wait.sentence)) {
+            tracing::info!("{whose} waits: {}: {}", wait.reason, wait.sentence);
+        }
+        self.told = waits.to_vec();
+    }
+
     /// A batch is over, well or not.
     pub fn end(&mut self, failure: Option<Box<Failure>>, now: Timestamp) {
         (self.in_flight, self.claiming) = (false, false);
         match failure {
             None => (self.failures, self.not_before, self.last_failure) = (0, None, None),
             Some(failure) => {
-                let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
-                let pause = pause.max(failure.error.retry_after().unwrap_or_default());
+                let pause = pause_after(self.failures).max(failure.error.retry_after().unwrap_or_default());
                 self.failures += 1;
                 self.not_before = Some(later(now, pause));
                 if !failure.is_lost_race() {

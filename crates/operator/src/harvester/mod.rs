@@ -25,14 +25,10 @@ use tokio::time::Instant;
 use crate::act::{Failure, Hands};
 use crate::api::Api;
 use crate::engine::Report;
-use crate::engine::desk::Desk;
+use crate::engine::desk::{Desk, LOOK_AT_ALL};
 use crate::mirror::Mirror;
 pub use repository::{HttpRepositories, NoRepositories, Repositories, Texts};
 
-/// Events that come in a burst are decided on together.
-const COALESCE: Duration = Duration::from_millis(50);
-/// Everything is looked at again after this time, should an event have been lost.
-const LOOK_AT_ALL: Duration = Duration::from_secs(300);
 /// No repository may take longer to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -151,9 +147,7 @@ impl Driver {
     }
 
     fn wake(&mut self, upgrade: &str) {
-        let soon = later(self.clock.now(), COALESCE);
-        let desk = self.desks.entry(upgrade.to_owned()).or_default();
-        desk.due = Some(desk.due.map_or(soon, |due| due.min(soon)));
+        self.desks.entry(upgrade.to_owned()).or_default().wake(self.clock.now());
     }
 
     fn wake_all(&mut self) {
@@ -199,10 +193,7 @@ impl Driver {
         };
         let decision = decide(&view, now);
         desk.due = decision.look_again;
-        for wait in decision.waits.iter().filter(|wait| !desk.told.iter().any(|told| told.sentence == wait.sentence)) {
-            tracing::info!("upgrade {name} waits: {}: {}", wait.reason, wait.sentence);
-        }
-        desk.told.clone_from(&decision.waits);
+        desk.tell(&format!("upgrade {name}"), &decision.waits);
         if let Some(reports) = &self.reports {
             // Whoever followed along may have stopped.
             let _ = reports.send(Report { at: now, plan: format!("upgrade/{name}"), decision: decision.clone() });

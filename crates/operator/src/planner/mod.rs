@@ -21,15 +21,10 @@ use self::store::{Part, Store, head, place};
 use crate::api::{Api, ApiError};
 use crate::drain::{DrainOrder, Saying, drain};
 use crate::election::{Candidate, ElectionOptions, resign};
+use crate::engine::desk::{COALESCE, LOOK_AT_ALL, pause_after};
 use crate::follow::{self, Listener};
 use crate::inbox;
 
-/// Events that come in a burst are decided on together.
-const COALESCE: Duration = Duration::from_millis(50);
-/// Everything is looked at again after this time, should an event have been lost.
-const LOOK_AGAIN: Duration = Duration::from_secs(300);
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A drain that has failed is tried again after this time.
 const DRAIN_AGAIN: Duration = Duration::from_secs(5);
 /// Claims that another planner took are left to it for so long, and twice as long each time.
@@ -218,7 +213,7 @@ impl Shift {
 
     async fn look(&mut self) {
         let now = self.options.clock.now();
-        self.due = later(now, LOOK_AGAIN);
+        self.due = later(now, LOOK_AT_ALL);
         if !self.leading || !self.store.is_whole() {
             return;
         }
@@ -286,8 +281,7 @@ impl Shift {
             if let Err(error) = self.write(&write).await {
                 tracing::warn!("cannot {:?} {:?}: {error}", write.purpose, write.target);
                 self.failures += 1;
-                let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
-                self.due = later(self.options.clock.now(), pause);
+                self.due = later(self.options.clock.now(), pause_after(self.failures));
                 return;
             }
             self.failures = 0;

@@ -62,10 +62,7 @@ pub async fn play(
             let _ = seen.send((commit.at, object));
         }
     }));
-    let serving = match args.serving.is_wanted() {
-        true => Some(args.serving.start(server.clone()).await?),
-        false => None,
-    };
+    let serving = args.serving.start_if_wanted(&server).await?;
     let started = clock.now();
     let stage = Stage::on(server, scenario, &Terms::calm(SEED), None);
     if is_text {

@@ -37,10 +37,7 @@ pub async fn play(
     let mut stopped = std::pin::pin!(stopped);
     let is_text = matches!(format, None | Some(Format::Table));
     let mut scene = Scene::set(scenario, pace.clock(), pace.latency())?;
-    let serving = match args.serving.is_wanted() {
-        true => Some(args.serving.start(scene.server.clone()).await?),
-        false => None,
-    };
+    let serving = args.serving.start_if_wanted(&scene.server).await?;
     if is_text {
         let advice = serving.as_ref().map(|serving| serving.advice() + "\n").unwrap_or_default();
         print(&format!("{}\n{advice}", heading(scenario, pace)))?;

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use drover_api::harvester::addon::states;
-use drover_api::harvester::jobs::UPGRADE;
 use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
 use drover_api::rancher::managed_chart::{READY, annotations, names as charts};
 use serde_json::json;
@@ -58,27 +57,13 @@ pub(super) fn apply(scene: &Scene<'_>) -> Next {
 /// How far each component is, where people can see it.
 fn tell(scene: &Scene<'_>, states: &BTreeMap<&str, &str>) -> Option<Write> {
     let name = names::apply_manifests(&scene.order.upgrade);
-    let subject = Subject::new(Kind::ConfigMap, NAMESPACE, &name);
-    let act = match scene.cluster.harvester.config_maps.get(NAMESPACE, &name) {
-        Some(map) if states.iter().all(|(key, value)| map.data.get(*key).map(String::as_str) == Some(value)) => {
-            return None;
-        }
-        Some(map) => Act::Patch(json!({
-            "metadata": { "resourceVersion": map.metadata.resource_version.to_string() }, "data": states,
-        })),
-        None => Act::Create(json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {
-                "name": name, "namespace": NAMESPACE, "labels": { UPGRADE: scene.order.upgrade },
-                "ownerReferences": [{
-                    "apiVersion": "harvesterhci.io/v1beta1", "kind": "Upgrade", "name": scene.order.upgrade,
-                    "uid": scene.upgrade.metadata.uid,
-                }],
-            },
-            "data": states,
-        })),
-    };
-    Some(Write { purpose: Purpose::Step, subject, act })
+    let known = scene.cluster.harvester.config_maps.get(NAMESPACE, &name);
+    let is_told =
+        |(key, value): (&&str, &&str)| known.and_then(|map| map.data.get(*key)).is_some_and(|told| told == value);
+    match known.is_some() && states.iter().all(is_told) {
+        true => None,
+        false => Some(scene.keep(&name, json!(states))),
+    }
 }
 
 /// A chart that was raised for this Upgrade says so.

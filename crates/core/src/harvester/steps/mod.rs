@@ -10,14 +10,15 @@ mod vms;
 use std::collections::BTreeSet;
 
 use drover_api::harvester::NAMESPACE;
+use drover_api::harvester::jobs::UPGRADE;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::progress::Progress;
 use super::release::Noted;
+use crate::cluster::Cluster;
 use crate::cluster::harvester::Upgrade;
-use crate::cluster::{Cluster, Taint};
-use crate::decision::{Act, Purpose, Reason, Subject, Wait, Write};
+use crate::decision::{self, Act, Purpose, Reason, Subject, Wait, Write};
 
 /// Which steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,16 +104,25 @@ impl Scene<'_> {
     fn write(&self, subject: Subject, act: Act) -> Next {
         Next::Wait { writes: vec![Write { purpose: Purpose::Step, subject, act }], waits: Vec::new() }
     }
-}
 
-/// As the API server has it.
-pub(super) fn taint(taint: &Taint) -> Value {
-    let mut value = json!({ "key": taint.key, "effect": taint.effect });
-    if !taint.value.is_empty() {
-        value["value"] = json!(taint.value);
+    /// Adds this to a ConfigMap that goes with the Upgrade, or makes it.
+    fn keep(&self, name: &str, data: Value) -> Write {
+        let act = match self.cluster.harvester.config_maps.get(NAMESPACE, name) {
+            Some(map) => Act::Patch(json!({
+                "metadata": { "resourceVersion": map.metadata.resource_version.to_string() }, "data": data,
+            })),
+            None => Act::Create(json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {
+                    "name": name, "namespace": NAMESPACE, "labels": { UPGRADE: self.order.upgrade },
+                    "ownerReferences": [{
+                        "apiVersion": "harvesterhci.io/v1beta1", "kind": "Upgrade", "name": self.order.upgrade,
+                        "uid": self.upgrade.metadata.uid,
+                    }],
+                },
+                "data": data,
+            })),
+        };
+        Write { purpose: Purpose::Step, subject: Subject::new(decision::Kind::ConfigMap, NAMESPACE, name), act }
     }
-    if let Some(at) = taint.time_added {
-        value["timeAdded"] = json!(at.to_string());
-    }
-    value
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::cleanup::taints_without_drain;
 use super::super::release::is_kubelet_version;
-use super::{HostDeed, Next, Scene, taint, vms};
+use super::{HostDeed, Next, Scene, vms};
 use crate::cluster::Node;
 use crate::decision::{Act, Kind, Reason, Subject};
 
@@ -102,7 +102,7 @@ fn gone(scene: &Scene<'_>) -> Next {
 }
 
 fn with_drain_taint(node: &Node) -> Value {
-    let mut taints: Vec<Value> = node.spec.taints.iter().map(taint).collect();
+    let mut taints: Vec<Value> = node.spec.taints.iter().map(|taint| json!(taint)).collect();
     taints.push(json!({ "key": DRAIN_TAINT, "value": DRAINING, "effect": "NoSchedule" }));
     let version = node.metadata.resource_version.to_string();
     json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": taints } })

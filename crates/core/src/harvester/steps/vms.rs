@@ -1,7 +1,6 @@
 //! VMs that cannot leave their node are stopped, and noted first, so that they can be started again.
 
 use drover_api::harvester::NAMESPACE;
-use drover_api::harvester::jobs::UPGRADE;
 use drover_api::harvester::node::WITNESS;
 use drover_api::kubevirt::virtual_machine_instance::conditions::PAUSED;
 use serde_json::json;
@@ -75,25 +74,7 @@ fn note(scene: &Scene<'_>, staying: &[&VirtualMachineInstance]) -> Option<Write>
     if text == before {
         return None;
     }
-    let subject = Subject::new(Kind::ConfigMap, NAMESPACE, &name);
-    let act = match known {
-        Some(map) => Act::Patch(json!({
-            "metadata": { "resourceVersion": map.metadata.resource_version.to_string() },
-            "data": { scene.order.node.as_str(): text },
-        })),
-        None => Act::Create(json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {
-                "name": name, "namespace": NAMESPACE, "labels": { UPGRADE: scene.order.upgrade },
-                "ownerReferences": [{
-                    "apiVersion": "harvesterhci.io/v1beta1", "kind": "Upgrade", "name": scene.order.upgrade,
-                    "uid": scene.upgrade.metadata.uid,
-                }],
-            },
-            "data": { scene.order.node.as_str(): text },
-        })),
-    };
-    Some(Write { purpose: Purpose::Step, subject, act })
+    Some(scene.keep(&name, json!({ scene.order.node.as_str(): text })))
 }
 
 /// Starts what was stopped for the node.
