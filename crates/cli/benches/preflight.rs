@@ -1,6 +1,7 @@
 //! What a look at a large cluster costs: `make bench-preflight`.
 //!
-//! Two processes: the embedded cluster, and `drover preflight`, which is measured while it reads and checks.
+//! Two processes: the embedded cluster, and `drover preflight`, which is measured while it reads and checks. Explanations
+//! are measured in this one, from the moment on when the objects are there.
 #![allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 use std::fs::{self, File};
@@ -10,11 +11,17 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use drover_core::cluster::{Cluster, ObjectRef};
+use drover_core::why::{explain, explain_all};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 const NODES: usize = 1_000;
 const VMS: usize = 10_000;
 const PODS: usize = 30_000;
+/// So many more find no node.
+const PENDING: usize = 100;
 
 fn main() -> Result<()> {
     println!("preflight of {NODES} nodes, {VMS} VMs, {PODS} pods");
@@ -42,6 +49,31 @@ fn main() -> Result<()> {
     let mut live = Command::new(drover);
     live.args(["preflight", "--to", "v1.34.1", "-o", "json", "--kubeconfig"]).arg(&kubeconfig);
     println!("  live: {} (target: below 3 s of CPU and 300 MB)", measure(&mut live)?);
+    measure_why(&fs::read(&objects)?)
+}
+
+#[derive(Deserialize)]
+struct List<'a> {
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
+}
+
+fn measure_why(objects: &[u8]) -> Result<()> {
+    let mut cluster = Cluster::new("2026-01-01T12:00:00Z".parse()?);
+    for object in serde_json::from_slice::<List<'_>>(objects)?.items {
+        cluster.take(object.get().as_bytes());
+    }
+    let started = Instant::now();
+    let one = explain(&cluster, &ObjectRef::new("Pod", "ns-0", "pending-0"))?;
+    let took = started.elapsed();
+    println!("  why one pod that finds no node: {:.0} ms (target: below 200)", took.as_secs_f64() * 1e3);
+    let again = Instant::now();
+    let all = explain_all(&cluster);
+    let took = again.elapsed();
+    if !one.is_alarming() || all.len() != PENDING {
+        bail!("{PENDING} pods wait, and {} objects are explained", all.len());
+    }
+    println!("  why of everything, {PENDING} such pods: {:.0} ms (target: below 200)", took.as_secs_f64() * 1e3);
     Ok(())
 }
 
@@ -107,6 +139,9 @@ fn write_cluster(path: &Path) -> Result<()> {
     for index in 0..PODS {
         add(pod(index))?;
     }
+    for index in 0..PENDING {
+        add(pending(index))?;
+    }
     for index in 0..300 {
         add(json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
             "metadata": { "name": format!("app-{index}"), "namespace": format!("ns-{}", index % 100) },
@@ -155,6 +190,19 @@ fn pod(index: usize) -> Value {
             "conditions": [{ "type": "Ready", "status": "True" }, { "type": "ContainersReady", "status": "True" }],
             "containerStatuses": [{ "name": "main", "ready": true, "restartCount": 0, "image": "x", "imageID": "y",
                 "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } } }] } })
+}
+
+/// A pod that asks for more than any node has left.
+fn pending(index: usize) -> Value {
+    let owner =
+        json!({ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "large", "uid": "large", "controller": true });
+    json!({ "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": format!("pending-{index}"), "namespace": format!("ns-{}", index % 100), "uid": format!("p-{index}"),
+            "creationTimestamp": "2026-01-01T00:00:00Z", "ownerReferences": [owner] },
+        "spec": { "containers": [{ "name": "main", "image": "registry.example.com/team/app:1.2.3",
+            "resources": { "requests": { "cpu": "63" } } }] },
+        "status": { "phase": "Pending", "conditions": [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+            "message": "0/1000 nodes are available: 1000 Insufficient cpu.", "lastTransitionTime": "2026-01-01T00:00:00Z" }] } })
 }
 
 fn ballast(bytes: usize) -> String {

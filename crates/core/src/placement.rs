@@ -5,7 +5,9 @@
 
 mod spread;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 use k8s_openapi::api::core::v1::{
     NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm, PodAffinityTerm, Toleration,
@@ -39,59 +41,108 @@ pub enum Obstacle {
 #[derive(Debug, Clone)]
 pub struct Places<'a> {
     cluster: &'a Cluster,
-    free: BTreeMap<&'a str, Amounts>,
-    pods: BTreeMap<&'a str, Vec<&'a Pod>>,
-    /// The nodes with how many pods are on each, the fewest first.
-    by_load: BTreeSet<(usize, &'a str)>,
+    free: Cow<'a, Free>,
+    /// Looked up when it is first asked for: whoever explains one pod after the other can do without.
+    crowd: OnceLock<Crowd<'a>>,
     /// Nodes that take no pods any more.
     gone: BTreeSet<&'a str>,
     /// Pods that have come to another node than the cluster knows.
     moved: Vec<(&'a Pod, &'a str)>,
 }
 
-impl<'a> Places<'a> {
-    pub fn of(cluster: &'a Cluster) -> Self {
-        let free = cluster.nodes.iter().map(|node| (node.metadata.name.as_str(), node.status.allocatable.clone()));
-        let (by_load, gone, moved) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
-        let mut places = Places { cluster, free: free.collect(), pods: BTreeMap::new(), by_load, gone, moved };
-        for pod in cluster.pods.iter().filter(|pod| !pod.spec.node_name.is_empty() && !pod.has_ended()) {
-            places.occupy(pod, &pod.spec.node_name);
+/// What the pods on each node leave of it.
+pub(crate) type Free = BTreeMap<String, Amounts>;
+
+/// Who is where.
+#[derive(Debug, Clone, Default)]
+struct Crowd<'a> {
+    pods: BTreeMap<&'a str, Vec<&'a Pod>>,
+    /// The nodes with how many pods are on each, the fewest first.
+    by_load: BTreeSet<(usize, &'a str)>,
+}
+
+/// Pods that have a node and have not ended.
+fn placed(cluster: &Cluster) -> impl Iterator<Item = &Pod> {
+    cluster.pods.iter().filter(|pod| !pod.spec.node_name.is_empty() && !pod.has_ended())
+}
+
+pub(crate) fn free(cluster: &Cluster) -> Free {
+    let whole = cluster.nodes.iter().map(|node| (node.metadata.name.clone(), node.status.allocatable.clone()));
+    let mut free: Free = whole.collect();
+    placed(cluster).for_each(|pod| occupy(&mut free, pod, &pod.spec.node_name));
+    free
+}
+
+fn occupy(free: &mut Free, pod: &Pod, node: &str) {
+    let Some(free) = free.get_mut(node) else { return };
+    for (resource, needed) in needs(pod) {
+        if let Some(left) = free.get_mut(&resource) {
+            *left = left.minus(needed);
         }
-        places.by_load = places.free.keys().map(|node| (places.pods_on(node).len(), *node)).collect();
-        places
+    }
+}
+
+impl<'a> Crowd<'a> {
+    fn of(cluster: &'a Cluster) -> Self {
+        let mut crowd = Crowd::default();
+        for pod in placed(cluster) {
+            crowd.pods.entry(pod.spec.node_name.as_str()).or_default().push(pod);
+        }
+        let nodes = cluster.nodes.iter().map(|node| node.metadata.name.as_str());
+        crowd.by_load = nodes.map(|node| (crowd.pods_on(node).len(), node)).collect();
+        crowd
     }
 
-    /// The pods on a node that have not ended.
-    pub fn pods_on(&self, node: &str) -> &[&'a Pod] {
+    fn pods_on(&self, node: &str) -> &[&'a Pod] {
         self.pods.get(node).map_or(&[], Vec::as_slice)
     }
 
-    /// A pod comes to a node.
-    pub fn put(&mut self, pod: &'a Pod, node: &'a str) {
-        self.moved.push((pod, node));
+    fn put(&mut self, pod: &'a Pod, node: &'a str) {
         let before = self.pods_on(node).len();
         if self.by_load.remove(&(before, node)) {
             self.by_load.insert((before + 1, node));
         }
-        self.occupy(pod, node);
+        self.pods.entry(node).or_default().push(pod);
     }
 
-    fn occupy(&mut self, pod: &'a Pod, node: &'a str) {
-        if let Some(free) = self.free.get_mut(node) {
-            for (resource, needed) in needs(pod) {
-                if let Some(left) = free.get_mut(&resource) {
-                    *left = left.minus(needed);
-                }
-            }
-        }
-        self.pods.entry(node).or_default().push(pod);
+    fn remove(&mut self, node: &'a str) {
+        self.by_load.remove(&(self.pods_on(node).len(), node));
+        self.pods.remove(node);
+    }
+}
+
+impl<'a> Places<'a> {
+    pub fn of(cluster: &'a Cluster) -> Self {
+        let (gone, moved) = (BTreeSet::new(), Vec::new());
+        Places { cluster, free: Cow::Borrowed(cluster.free()), crowd: OnceLock::new(), gone, moved }
+    }
+
+    fn crowd(&self) -> &Crowd<'a> {
+        self.crowd.get_or_init(|| Crowd::of(self.cluster))
+    }
+
+    fn change_crowd(&mut self, change: impl FnOnce(&mut Crowd<'a>)) {
+        let mut crowd = self.crowd.take().unwrap_or_else(|| Crowd::of(self.cluster));
+        change(&mut crowd);
+        self.crowd = OnceLock::from(crowd);
+    }
+
+    /// The pods on a node that have not ended.
+    pub fn pods_on(&self, node: &str) -> &[&'a Pod] {
+        self.crowd().pods_on(node)
+    }
+
+    /// A pod comes to a node.
+    pub fn put(&mut self, pod: &'a Pod, node: &'a str) {
+        self.change_crowd(|crowd| crowd.put(pod, node));
+        occupy(self.free.to_mut(), pod, node);
+        self.moved.push((pod, node));
     }
 
     /// A node goes, and its pods with it.
     pub fn remove(&mut self, node: &'a str) {
-        self.by_load.remove(&(self.pods_on(node).len(), node));
-        self.free.remove(node);
-        self.pods.remove(node);
+        self.change_crowd(|crowd| crowd.remove(node));
+        self.free.to_mut().remove(node);
         self.gone.insert(node);
     }
 
@@ -106,16 +157,33 @@ impl<'a> Places<'a> {
     pub fn find(&self, pod: &Pod) -> Option<&'a str> {
         let spread = spread::of(self, pod);
         let takes = |node: &Node| spread.iter().all(|one| !one.refuses(node)) && self.barred(pod, node).is_empty();
-        let mut nodes = self.by_load.iter().map(|(_, node)| *node);
+        let mut nodes = self.crowd().by_load.iter().map(|(_, node)| *node);
         nodes.find(|node| self.cluster.nodes.named(node).is_some_and(takes))
     }
 
     /// Everything on one node that is in the way of a pod; nothing if it could run there.
     pub fn obstacles(&self, pod: &Pod, node: &Node) -> Vec<Obstacle> {
-        let mut found = self.barred(pod, node);
+        self.obstacles_given(&spread::of(self, pod), pod, node)
+    }
+
+    /// Everything that is in the way of a pod, node by node.
+    pub fn all_obstacles(&self, pod: &Pod) -> Vec<(&'a Node, Vec<Obstacle>)> {
         let spread = spread::of(self, pod);
+        self.cluster.nodes.iter().map(|node| (node, self.obstacles_given(&spread, pod, node))).collect()
+    }
+
+    fn obstacles_given(&self, spread: &[spread::Spread<'_>], pod: &Pod, node: &Node) -> Vec<Obstacle> {
+        let mut found = self.barred(pod, node);
         found.extend(spread.iter().find(|one| one.refuses(node)).map(|one| Obstacle::Spread(one.key().to_owned())));
         found
+    }
+
+    /// The nodes where pods of the same owner are.
+    pub fn homes_of_siblings(&self, pod: &Pod) -> BTreeSet<&'a str> {
+        let Some(owner) = pod.metadata.controller() else { return BTreeSet::new() };
+        let is_sibling = |other: &Pod| other.metadata.controller().is_some_and(|other| other.uid == owner.uid);
+        let others = self.in_namespace(&pod.metadata.namespace);
+        others.filter(|(other, _)| is_sibling(other)).map(|(_, node)| node).collect()
     }
 
     /// All but how pods are spread.
@@ -149,7 +217,7 @@ impl<'a> Places<'a> {
     }
 
     fn lacks(&self, pod: &Pod, node: &Node) -> Vec<Obstacle> {
-        let Some(free) = self.free.get(node.metadata.name.as_str()) else { return Vec::new() };
+        let Some(free) = self.free.get(&node.metadata.name) else { return Vec::new() };
         let lacking = needs(pod).into_iter().filter_map(|(resource, needed)| {
             // A node that does not say what it has is taken at its word.
             let whole = match node.status.allocatable.get(&resource) {
@@ -184,8 +252,9 @@ impl<'a> Places<'a> {
     }
 
     /// How much of a resource is free on the node that has most of it left.
-    pub fn most_free(&self, resource: &str) -> Option<(&'a str, Amount)> {
-        let amounts = self.free.iter().map(|(node, free)| (*node, free.get(resource).copied().unwrap_or(Amount::ZERO)));
+    pub fn most_free(&self, resource: &str) -> Option<(&str, Amount)> {
+        let amounts =
+            self.free.iter().map(|(node, free)| (node.as_str(), free.get(resource).copied().unwrap_or(Amount::ZERO)));
         amounts.max_by_key(|(_, amount)| *amount)
     }
 }

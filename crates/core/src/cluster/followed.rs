@@ -30,6 +30,7 @@ pub const FOLLOWED: [&str; 21] = [
 impl Cluster {
     /// An object is gone.
     pub fn forget(&mut self, kind: &str, namespace: &str, name: &str) {
+        self.reckon_anew();
         match kind {
             "Node" => {
                 self.nodes.remove(namespace, name);

@@ -37,6 +37,7 @@ use serde::Deserialize;
 
 use crate::accepted::Acceptance;
 use crate::decision::Kind;
+use crate::placement;
 use crate::rooms::{self, Departure};
 use crate::seen::{JobSeen, NodeSeen, PlanSeen, PodSeen, SecretSeen, Seen};
 
@@ -97,6 +98,8 @@ pub struct Cluster {
     pub unseen: Vec<Unseen>,
     /// Worked out when it is first asked for: several checks look at it, and it is dear.
     departures: OnceLock<BTreeMap<String, Departure>>,
+    /// The same holds for this: it is the same for every pod that finds no node.
+    free: OnceLock<placement::Free>,
 }
 
 /// Plans, and whatever a decision about them rests on.
@@ -194,7 +197,7 @@ impl Cluster {
 
     /// Takes an item of a list. Those of built-in kinds do not say what they are: then they are what their list is of.
     pub fn take_item(&mut self, api_version: &str, kind: &str, json: &[u8]) {
-        self.departures = OnceLock::new();
+        self.reckon_anew();
         match serde_json::from_slice::<Head>(json) {
             Ok(mut head) => {
                 if head.kind.is_empty() {
@@ -217,6 +220,11 @@ impl Cluster {
                 self.unseen.push(Unseen { kind: "an object".to_owned(), object: None, cause });
             }
         }
+    }
+
+    /// What was worked out does not hold any more.
+    fn reckon_anew(&mut self) {
+        (self.departures, self.free) = (OnceLock::new(), OnceLock::new());
     }
 
     fn note_acceptance(&mut self, head: &Head, json: &[u8]) {
@@ -337,6 +345,11 @@ impl Cluster {
 
     pub fn plan(&self, namespace: &str, name: &str) -> Option<&PlanSeen> {
         self.engine.namespaces.get(namespace)?.plans.get(name)
+    }
+
+    /// What the pods on each node leave of it.
+    pub(crate) fn free(&self) -> &placement::Free {
+        self.free.get_or_init(|| placement::free(self))
     }
 
     /// What would become of the pods of each node, if it alone went.

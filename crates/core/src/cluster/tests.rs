@@ -26,6 +26,24 @@ fn objects_go_to_the_shelf_of_their_kind() {
 }
 
 #[test]
+fn what_was_worked_out_is_worked_out_anew_when_an_object_comes_or_goes() {
+    let pod = |name: &str| {
+        let container = json!({"name": "main", "resources": {"requests": {"cpu": "1"}}});
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"nodeName": "n1", "containers": [container]}})
+    };
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4"}}});
+    let mut cluster = cluster(&[node, pod("a")]);
+    let free = |cluster: &Cluster| cluster.free()["n1"]["cpu"].scaled(1);
+    assert_eq!(free(&cluster), 3);
+
+    cluster.take(pod("b").to_string().as_bytes());
+    assert_eq!(free(&cluster), 2);
+    cluster.forget("Pod", "shop", "a");
+    assert_eq!(free(&cluster), 3);
+}
+
+#[test]
 fn an_item_is_what_its_list_is_of_unless_it_says_so_itself() {
     let mut cluster = cluster(&[]);
     cluster.take_item("v1", "Node", br#"{"metadata":{"name":"n1"}}"#);

@@ -90,20 +90,20 @@ fn no_volume(cluster: &Cluster, claim: &PersistentVolumeClaim, object: ObjectRef
 /// The node that has the least in the way shows what would have to change.
 fn nearest_miss(cluster: &Cluster, pod: &Pod) -> Option<Chain> {
     let places = Places::of(cluster);
-    let mut misses: Vec<(&Node, Vec<Obstacle>)> =
-        cluster.nodes.iter().map(|node| (node, places.obstacles(pod, node))).collect();
+    let mut misses = places.all_obstacles(pod);
     // By the objects it fits: then the scheduler minds something that is not reckoned here.
     if misses.is_empty() || misses.iter().any(|(_, obstacles)| obstacles.is_empty()) {
         return None;
     }
     let tally = tally(&misses);
-    misses.sort_by_key(|(node, obstacles)| {
-        (is_emptied_of_siblings(&places, pod, node), obstacles.len(), obstacles.first().cloned())
-    });
+    // A node that pods of the same owner are being moved away from comes back only when they have gone.
+    let siblings = places.homes_of_siblings(pod);
+    let is_emptied = |node: &Node| node.spec.unschedulable && siblings.contains(node.metadata.name.as_str());
+    misses.sort_by_key(|(node, obstacles)| (is_emptied(node), obstacles.len(), obstacles.first().cloned()));
     // A node that only has to come back is nearer than one that has to change.
     let back = misses.iter().find(|(node, obstacles)| {
         obstacles.iter().all(|obstacle| matches!(obstacle, Obstacle::NotReady | Obstacle::Cordoned))
-            && !is_emptied_of_siblings(&places, pod, node)
+            && !is_emptied(node)
     });
     let (nearest, obstacles) = back.or(misses.first())?;
     let first = obstacles.first()?;
@@ -168,15 +168,6 @@ fn nearest_miss(cluster: &Cluster, pod: &Pod) -> Option<Chain> {
             vec![of_pod(tally).outlook(Outlook::Maybe).remedy("see which nodes its affinity asks for")]
         }
     })
-}
-
-/// A node that pods of the same owner are being moved away from comes back only when they have gone.
-fn is_emptied_of_siblings(places: &Places<'_>, pod: &Pod, node: &Node) -> bool {
-    let owner = pod.metadata.controller().map(|owner| &owner.uid);
-    let mut there = places.pods_on(&node.metadata.name).iter();
-    node.spec.unschedulable
-        && owner.is_some()
-        && there.any(|other| other.metadata.controller().map(|owner| &owner.uid) == owner)
 }
 
 /// `2 lack disk=ssd, 1 is cordoned`: each node by all that is in the way.
