@@ -99,6 +99,19 @@ pub const UPGRADE_RETRY: &str = "drover.dev/retry";
 /// has switched off Harvester's own upgrade controller.
 pub const DRIVE: &str = "drover.dev/drive";
 
+/// Annotation of a Machine of a guest's control plane: what it was made for, in a few letters.
+///
+/// Written when the Machine is made, and never changed. A Machine that carries what is asked for was made for it.
+pub const CONTROL_PLANE_DIGEST: &str = "drover.dev/control-plane";
+
+/// Annotation of a Machine of a guest's control plane: why an update has given up on it, in a sentence.
+///
+/// The next try makes another machine in its place, unless it is well by then; it goes with the Machine, or when that is well.
+pub const MACHINE_FAILED: &str = "drover.dev/failed";
+
+/// What the name of the Secret ends with that keeps a copy of a guest cluster's certificates. It belongs to the Cluster, and stays.
+pub const CERTIFICATES_BACKUP: &str = "-drover-certificates";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,7 +119,8 @@ mod tests {
     #[test]
     fn all_keys_of_ours_begin_alike() {
         let claims = [CLAIMS, NODE_CLAIM, JOB_CLAIM, JOB_TEMPLATE, NODE_FAILED, NODE_RETRY, WAITS];
-        let ours = [ON_FAILURE, PAUSED, AFTER, GATE, ACCEPT, PLANNED, PROGRESS, STEPS, DRIVE, WEBHOOK];
+        let ours =
+            [ON_FAILURE, PAUSED, AFTER, GATE, ACCEPT, PLANNED, PROGRESS, STEPS, DRIVE, WEBHOOK, CONTROL_PLANE_DIGEST];
         for key in claims.into_iter().chain(ours) {
             assert!(key.starts_with(PREFIX), "{key}");
         }

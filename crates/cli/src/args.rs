@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use drover_operator::Connection;
 
-use crate::commands::{corral, crds, demo, drain, node, operator, preflight, simulate, status, upgrade, why};
+use crate::commands::{
+    control_plane_recover_certs, control_plane_upgrade, corral, crds, demo, drain, node, operator, preflight, simulate,
+    status, upgrade, why,
+};
 
 /// Upgrades Kubernetes clusters, node by node, and says at any moment what it waits for.
 #[derive(Debug, Parser)]
@@ -44,6 +47,10 @@ pub enum Command {
     Node(node::NodeArgs),
     /// Raises the system services of a Harvester cluster, as the Job of that name calls it
     ApplyManifests(node::ApplyManifestsArgs),
+    /// Replaces the control plane of a guest cluster, machine by machine, as cluster-api-upgrade-tool did
+    ControlPlaneUpgrade(control_plane_upgrade::ControlPlaneUpgradeArgs),
+    /// Brings back lost certificate Secrets of a guest cluster, from what its machines were booted with
+    ControlPlaneRecoverCerts(control_plane_recover_certs::ControlPlaneRecoverCertsArgs),
     /// Prints the definitions of Drover's kinds, for `kubectl apply -f -`
     Crds(crds::CrdsArgs),
 }

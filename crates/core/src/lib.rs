@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod decision;
 pub mod drain;
 pub mod forecast;
+pub mod guest;
 pub mod harvester;
 pub mod metrics;
 pub mod placement;

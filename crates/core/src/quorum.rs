@@ -26,6 +26,11 @@ impl Member<'_> {
     }
 }
 
+/// Whether etcd has its quorum with so many voters, of which so many are out.
+pub fn is_kept(voters: usize, out: usize) -> bool {
+    voters.saturating_sub(out) > voters / 2
+}
+
 /// Why the node must not be taken out now, in a sentence; none if it may.
 ///
 /// Whoever is not well, or was lost as a member, counts as out. A learner counts neither way. A sole voter may be taken out:

@@ -37,6 +37,21 @@ pub async fn connect(connection: &Connection) -> Result<Client, ConnectError> {
             |cause: http::uri::InvalidUri| ConnectError::Server { url: url.clone(), cause: cause.to_string() };
         config.cluster_url = url.parse().map_err(unusable)?;
     }
+    client_of(config)
+}
+
+/// A client for the cluster that the text of a kubeconfig leads to.
+pub async fn connect_with(kubeconfig: &str) -> Result<Client, ConnectError> {
+    let unreadable = |cause: kube::config::KubeconfigError| ConnectError::Kubeconfig {
+        path: "of the guest cluster".to_owned(),
+        cause: cause.to_string(),
+    };
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).map_err(unreadable)?;
+    let options = KubeConfigOptions::default();
+    client_of(Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(unreadable)?)
+}
+
+fn client_of(mut config: Config) -> Result<Client, ConnectError> {
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
     // Watches stay open longer than any one request: each request has a timeout of its own instead.

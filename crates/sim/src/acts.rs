@@ -329,6 +329,8 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
         "Volume" => ("/apis/longhorn.io/v1beta2", "volumes"),
         "Engine" => ("/apis/longhorn.io/v1beta2", "engines"),
         "Machine" => ("/apis/cluster.x-k8s.io/v1beta1", "machines"),
+        "Cluster" => ("/apis/cluster.x-k8s.io/v1alpha2", "clusters"),
+        "WCPMachine" => ("/apis/infrastructure.cluster.vmware.com/v1alpha2", "wcpmachines"),
         "RKEControlPlane" => ("/apis/rke.cattle.io/v1", "rkecontrolplanes"),
         "ManagedChart" => ("/apis/management.cattle.io/v3", "managedcharts"),
         "Addon" => ("/apis/harvesterhci.io/v1beta1", "addons"),

@@ -8,6 +8,7 @@ pub mod campaign;
 mod channel;
 pub mod faults;
 mod gate;
+mod guests;
 pub mod invariants;
 pub mod known;
 pub mod live;

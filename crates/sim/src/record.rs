@@ -30,6 +30,8 @@ pub struct Violation {
 pub struct Record {
     pub started: Timestamp,
     pub known: Known,
+    /// What is on the guest cluster.
+    pub guest: Known,
     pub checker: Checker,
     /// Every pod counts: where nodes are drained, it matters which are still there.
     all_pods: bool,
@@ -63,6 +65,7 @@ impl Record {
         Record {
             started,
             known: Known::default(),
+            guest: Known::default(),
             checker: Checker::new(&scenario.cordoned, leave),
             all_pods: scenario.drains(),
             story: Story::default(),
@@ -115,6 +118,27 @@ impl Record {
         let violations = self.checker.take_violations();
         if !violations.is_empty() && self.before.is_none() {
             self.before = Some(self.saved(&key, stored_before));
+        }
+        for sentence in violations {
+            self.note(commit.at, sentence);
+        }
+    }
+
+    /// The same of the guest cluster.
+    pub fn see_guest(&mut self, commit: &Commit<'_>) {
+        self.story.commit(commit);
+        self.commits += 1;
+        self.changes += 1;
+        let (kind, namespace, name) = (commit.resource.kind.as_str(), commit.namespace, commit.name);
+        let after = commit.after.and_then(|json| serde_json::from_slice::<Value>(json).ok());
+        if kind != "Event" {
+            self.count_state(&(format!("guest {kind}"), namespace.to_owned(), name.to_owned()), after.as_ref());
+        }
+        self.guest.put(kind, namespace, name, after);
+        self.checker.see_guest(&self.guest);
+        let violations = self.checker.take_violations();
+        if !violations.is_empty() {
+            self.save_now();
         }
         for sentence in violations {
             self.note(commit.at, sentence);

@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::faults::{Fault, Incident, Moment, Schedule};
 use crate::gate::{Gate, Heard};
+use crate::guests;
 use crate::invariants::{Leave, ends};
 use crate::known::Known;
 use crate::programs;
@@ -156,7 +157,18 @@ impl Stage {
         let record = Arc::new(Mutex::new(Record::new(scenario, started, leave, awaited.collect(), met)));
         let observer = record.clone();
         server.observe(Box::new(move |commit| lock(&observer).see(commit)));
-        if let Err(status) = scenario.set_up(&server) {
+        let guest = scenario.guest_server(Options {
+            clock,
+            seed: terms.seed.wrapping_add(1),
+            latency: LATENCY,
+            watch_window: WATCH_WINDOW,
+        });
+        if let Some(guest) = &guest {
+            let observer = record.clone();
+            guest.observe(Box::new(move |commit| lock(&observer).see_guest(commit)));
+        }
+        let guest_is_set_up = guest.as_ref().map_or(Ok(()), |guest| scenario.set_up_guest(guest));
+        if let Err(status) = scenario.set_up(&server).and(guest_is_set_up) {
             lock(&record).note(started, format!("the scenario cannot be set up: {}", status.message));
         }
 
@@ -168,11 +180,17 @@ impl Stage {
         let gate =
             Gate::new(server.clone(), at_writes.cloned().collect(), orders, heard, terms.sabotage, record.clone());
         let mut tasks = JoinSet::new();
-        tasks.spawn(World::run(server.clone(), scenario.world()));
+        let mut world = scenario.world();
+        if let Some((guest, lines)) = guest.clone().zip(scenario.guest.as_ref()) {
+            world.guests.insert(lines.key(), guest.clone());
+            tasks.spawn(World::run(guest.clone(), Scenario::guest_world()));
+            tasks.spawn(guests::cut_off(server.clone(), guest, lines.key()));
+        }
+        tasks.spawn(World::run(server.clone(), world));
         if scenario.runs_programs() {
             tasks.spawn(programs::run(server.clone()));
         }
-        tasks.spawn(Shift::new(gate.clone(), reports, scenario).keep_operators_running(ordered));
+        tasks.spawn(Shift::new(gate.clone(), reports, scenario, guest).keep_operators_running(ordered));
         tasks.spawn(let_happen(gate.clone(), once));
         for incident in incidents {
             if let Moment::Time(span) = incident.at {
@@ -286,7 +304,11 @@ impl Stage {
     }
 
     fn unmet(&self) -> Vec<String> {
-        self.looking(|record| self.scenario.unmet(&record.known, record.checker.cordoned()))
+        self.looking(|record| {
+            let mut unmet = self.scenario.unmet(&record.known, record.checker.cordoned());
+            unmet.extend(self.scenario.unmet_of_guest(&record.known, &record.guest));
+            unmet
+        })
     }
 
     /// What of the scenario is not so yet.

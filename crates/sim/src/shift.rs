@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use drover_api::plan::jobs::DROVER_IMAGE;
 use drover_clock::Clock;
+use drover_core::guest::Order as GuestOrder;
 use drover_core::harvester::Settings;
+use drover_corral::apiserver::ApiServer;
+use drover_operator::guest::update;
 use drover_operator::harvester::HarvesterOptions;
 use drover_operator::{ElectionOptions, Operator, OperatorOptions, Report};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -15,11 +18,14 @@ use tokio::task::JoinHandle;
 
 use crate::channel::ScriptedChannels;
 use crate::gate::{Gate, Order};
+use crate::guests::SimulatedGuests;
 use crate::repository::ScriptedRepositories;
 use crate::scenario::Scenario;
 
 /// A pod that dies is started again after this time.
 const RESTART: Duration = Duration::from_secs(1);
+/// The next pod of a Job that has failed comes after this time.
+const NEXT_TRY: Duration = Duration::from_secs(10);
 /// How often channels are asked; more often than in production, so that a run need not last for hours.
 const POLL_INTERVAL: Duration = Duration::from_secs(60);
 const LEASE: &str = "system-upgrade-controller";
@@ -32,15 +38,26 @@ pub struct Shift {
     started: usize,
     namespace: &'static str,
     harvester: Option<HarvesterOptions>,
+    /// A guest cluster that is updated instead, and how it is reached.
+    guest: Option<(GuestOrder, ApiServer)>,
 }
 
 impl Shift {
-    pub fn new(gate: Gate, reports: UnboundedSender<Report>, scenario: &Scenario) -> Self {
+    pub fn new(gate: Gate, reports: UnboundedSender<Report>, scenario: &Scenario, guest: Option<ApiServer>) -> Self {
+        let order = scenario.order().and_then(|order| order.inspect_err(|error| tracing::error!("{error}")).ok());
         let harvester = scenario.release().map(|release| HarvesterOptions {
             settings: Settings { image: DROVER_IMAGE.to_owned() },
             repositories: Arc::new(ScriptedRepositories { server: gate.server(), release }),
         });
-        Shift { gate, reports, alive: BTreeMap::new(), started: 0, namespace: scenario.namespace(), harvester }
+        Shift {
+            gate,
+            reports,
+            alive: BTreeMap::new(),
+            started: 0,
+            namespace: scenario.namespace(),
+            harvester,
+            guest: order.zip(guest),
+        }
     }
 
     pub async fn keep_operators_running(mut self, mut orders: UnboundedReceiver<Order>) {
@@ -76,6 +93,9 @@ impl Shift {
     fn start(&mut self, lease: &'static str, clock: Clock) {
         self.started += 1;
         let name = format!("operator-{}", self.started);
+        if let Some((order, guest)) = self.guest.clone() {
+            return self.start_update(lease, clock, name, order, guest);
+        }
         let mut options = OperatorOptions::new(self.namespace, &name, clock);
         options.election = ElectionOptions::new(self.namespace, lease);
         options.harvester.clone_from(&self.harvester);
@@ -89,6 +109,29 @@ impl Shift {
                 std::future::pending::<()>().await;
             }
         }));
+        self.alive.insert(name, Running { task: Dying(task), stop, lease });
+    }
+}
+
+impl Shift {
+    /// As a Job does it: one try after the other, until one comes to its end.
+    fn start_update(&mut self, lease: &'static str, clock: Clock, name: String, order: GuestOrder, guest: ApiServer) {
+        let key = (order.namespace.clone(), order.cluster.clone());
+        let guests = SimulatedGuests { gate: self.gate.clone(), guest, key, operator: name.clone() };
+        let client = self.gate.client(&name);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(async move {
+            let tries = async {
+                while update(client.clone(), &guests, clock, &order, &mut |_| {}).await.is_err() {
+                    clock.sleep(NEXT_TRY).await;
+                }
+            };
+            tokio::select! {
+                biased;
+                Ok(()) = stopped => {}
+                () = tries => {}
+            }
+        });
         self.alive.insert(name, Running { task: Dying(task), stop, lease });
     }
 }

@@ -341,6 +341,7 @@ fn a_fault_that_holds_is_named_first_wherever_the_upgrade_stands() {
 fn is_calm(scenario: &Scenario) -> bool {
     scenario.faults.is_empty()
         && scenario.harvester.is_none()
+        && scenario.guest.is_none()
         && scenario.machines.values().all(|machine| machine.annotations.is_empty())
         && scenario.expect.waits.is_empty()
         && scenario.expect.complete.is_none()

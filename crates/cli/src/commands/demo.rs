@@ -103,6 +103,12 @@ pub fn run(args: &DemoArgs, format: Option<Format>) -> anyhow::Result<()> {
     }
     logging::start("off", None)?;
     let scenario = args.scenario()?;
+    if scenario.guest.is_some() {
+        let name = &scenario.name;
+        anyhow::bail!(Usage(format!(
+            "guest clusters cannot be shown yet: `drover simulate --scenario {name} --seed 1` runs it"
+        )));
+    }
     let pace = args.pace(&scenario)?;
     pace.runtime()?.block_on(async {
         let stopped = match pace {

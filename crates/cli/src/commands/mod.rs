@@ -1,5 +1,7 @@
 //! One file a command.
 
+pub mod control_plane_recover_certs;
+pub mod control_plane_upgrade;
 pub mod corral;
 pub mod crds;
 pub mod demo;
@@ -31,6 +33,8 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Upgrade(args) => upgrade::run(&args),
         Command::Node(args) => node::run(&args),
         Command::ApplyManifests(args) => node::apply_manifests(&args),
+        Command::ControlPlaneRecoverCerts(args) => control_plane_recover_certs::run(&args),
+        Command::ControlPlaneUpgrade(args) => control_plane_upgrade::run(&args),
         Command::Crds(args) => crds::run(&args, cli.output),
     }
 }

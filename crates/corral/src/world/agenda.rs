@@ -74,6 +74,10 @@ pub enum Look {
     Bundle(Key),
     Addon(Key),
     Image(Key),
+    /// Cluster API at a Machine of a guest cluster, and the providers at its bootstrap config and its virtual machine.
+    GuestMachine(Key),
+    Bootstrap(Key),
+    Infrastructure(Key),
 }
 
 impl fmt::Display for Look {
@@ -112,6 +116,9 @@ impl fmt::Display for Look {
             Look::Bundle((namespace, name)) => write!(formatter, "Bundle {namespace}/{name}"),
             Look::Addon((namespace, name)) => write!(formatter, "Addon {namespace}/{name}"),
             Look::Image((namespace, name)) => write!(formatter, "VirtualMachineImage {namespace}/{name}"),
+            Look::GuestMachine((namespace, name)) => write!(formatter, "the guest's Machine {namespace}/{name}"),
+            Look::Bootstrap((namespace, name)) => write!(formatter, "KubeadmConfig {namespace}/{name}"),
+            Look::Infrastructure((namespace, name)) => write!(formatter, "the virtual machine of {namespace}/{name}"),
             Look::Volume(name) => write!(formatter, "volume {name}"),
             Look::InstanceManager(name) => write!(formatter, "the instance manager of Node {name}"),
             Look::Evacuation(name) => write!(formatter, "the virtual machines of Node {name}"),

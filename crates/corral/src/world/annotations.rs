@@ -78,6 +78,17 @@ pub const REBUILD_DURATION: &str = "corral.drover.dev/rebuild-duration";
 /// On a Replica: since when it is rebuilt. The world writes it.
 pub const REBUILDING_SINCE: &str = "corral.drover.dev/rebuilding-since";
 
+/// On the infrastructure of a guest's Machine: how long it takes until its virtual machine runs, such as `1m`, or `never`.
+pub const PROVISIONING_DURATION: &str = "corral.drover.dev/provisioning-duration";
+/// The same: how long it takes until it is gone. On a Machine, `never` for one that does not go.
+pub const DELETION_DURATION: &str = "corral.drover.dev/deletion-duration";
+/// On a Cluster of Cluster API: `away` while the API of the guest cluster cannot be reached.
+pub const WORKLOAD_API: &str = "corral.drover.dev/workload-api";
+pub const AWAY: &str = "away";
+/// On a Cluster of Cluster API: `refused` while the guest's etcd lets no member go.
+pub const MEMBER_REMOVAL: &str = "corral.drover.dev/member-removal";
+pub const REFUSED: &str = "refused";
+
 /// On an RKEControlPlane: what Rancher does wrong, separated by commas: `stale-annotations`, `no-limit`.
 pub const WEDGES: &str = "corral.drover.dev/wedges";
 /// On a Machine of Cluster API: `true` for one that nobody keeps up to date any more.

@@ -56,6 +56,19 @@ const KINDS: &[Lines] = &[
     ),
 ];
 
+/// The same of guest clusters, whose Cluster API is an older one.
+const GUEST_KINDS: &[Lines] = &[
+    ("cluster.x-k8s.io", "v1alpha2", "Cluster", "clusters", &["cl"], NAMESPACED, STATUS),
+    ("cluster.x-k8s.io", "v1alpha2", "Machine", "machines", &["ma"], NAMESPACED, STATUS),
+    ("bootstrap.cluster.x-k8s.io", "v1alpha2", "KubeadmConfig", "kubeadmconfigs", &[], NAMESPACED, STATUS),
+    ("infrastructure.cluster.vmware.com", "v1alpha2", "WCPMachine", "wcpmachines", &[], NAMESPACED, STATUS),
+];
+
+/// Those of guest clusters.
+pub fn guest() -> Vec<Value> {
+    GUEST_KINDS.iter().map(definition).collect()
+}
+
 /// Those of the products that a Harvester cluster is made of.
 pub fn harvester() -> Vec<Value> {
     KINDS.iter().map(definition).collect()

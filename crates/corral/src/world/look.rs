@@ -57,6 +57,9 @@ impl World {
             Look::Bundle(key) => self.look_at_bundle(key, now),
             Look::Addon(key) => self.look_at_addon(key, now),
             Look::Image(key) => self.look_at_image(key, now),
+            Look::GuestMachine(key) => self.look_at_guest_machine(key, now),
+            Look::Bootstrap(key) => self.look_at_bootstrap(key, now),
+            Look::Infrastructure(key) => self.look_at_infrastructure(key, now),
             Look::Volume(name) => self.look_at_volume(name, now),
             Look::InstanceManager(name) => self.look_at_instance_manager(name, now),
         }

@@ -4,7 +4,7 @@
 //! receives the store's changes, finds what each of them concerns, and lets the parts look at it. Nothing is kept
 //! outside the store: what is remembered here is made anew at every start, and timers follow from times in objects.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use drover_clock::later;
@@ -30,6 +30,7 @@ mod endpoint_slices;
 mod etcd;
 mod events;
 mod garbage;
+pub mod guest;
 mod images;
 mod index;
 mod job;
@@ -85,6 +86,9 @@ pub enum Part {
     Etcd,
     Charts,
     Images,
+    ClusterApi,
+    KubeadmBootstrap,
+    GuestMachines,
 }
 
 impl Part {
@@ -110,6 +114,9 @@ impl Part {
     pub const HARVESTER: [Part; 7] =
         [Part::KubeVirt, Part::Longhorn, Part::Rancher, Part::SystemAgents, Part::Etcd, Part::Charts, Part::Images];
 
+    /// Those of a cluster that manages guest clusters beside those of Kubernetes.
+    pub const GUESTS: [Part; 3] = [Part::ClusterApi, Part::KubeadmBootstrap, Part::GuestMachines];
+
     /// The name under which it writes.
     pub fn actor(self) -> &'static str {
         match self {
@@ -133,6 +140,9 @@ impl Part {
             Part::Etcd => "world/etcd",
             Part::Charts => "world/charts",
             Part::Images => "world/images",
+            Part::ClusterApi => "world/cluster-api",
+            Part::KubeadmBootstrap => "world/kubeadm-bootstrap",
+            Part::GuestMachines => "world/guest-machines",
         }
     }
 }
@@ -143,6 +153,8 @@ pub struct WorldOptions {
     pub kubelet: KubeletOptions,
     /// From a change to what the world does about it; what changes meanwhile is dealt with at once.
     pub reaction: Duration,
+    /// The API servers of guest clusters, by namespace and name of their Clusters.
+    pub guests: BTreeMap<(String, String), ApiServer>,
 }
 
 impl Default for WorldOptions {
@@ -151,6 +163,7 @@ impl Default for WorldOptions {
             parts: BTreeSet::from(Part::KUBERNETES),
             kubelet: KubeletOptions::default(),
             reaction: Duration::from_millis(5),
+            guests: BTreeMap::new(),
         }
     }
 }

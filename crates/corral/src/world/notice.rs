@@ -71,6 +71,7 @@ impl World {
             ("kubevirt.io", plural) => self.notice_virtual(plural, &key),
             _ => {}
         }
+        self.notice_guest(&change.resource.group, &change.resource.plural, &key);
         self.notice_ties(&direct, change, &key);
     }
 

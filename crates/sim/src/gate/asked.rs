@@ -111,7 +111,8 @@ impl Decided {
             (Some(write), _) => format!("{:?}", write.purpose),
             (None, "Lease") => "Election".to_owned(),
             (None, "Node") => "UndoMarks".to_owned(),
-            (None, _) => "Unknown".to_owned(),
+            // Those of a guest cluster's update tell by themselves what they are for.
+            (None, _) => format!("{} {}", asked.method, asked.plural),
         }
     }
 }

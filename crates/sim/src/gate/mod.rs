@@ -100,6 +100,9 @@ struct Shared {
     reasons: Tally,
 }
 
+/// Whether a server answers at this moment.
+pub type Answers = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Answers to lists, by plural and namespace.
 type Lists = BTreeMap<(String, String), Bytes>;
 
@@ -111,6 +114,7 @@ struct Forbidden {
 }
 
 struct Held {
+    server: ApiServer,
     lands_at: Option<usize>,
     head: Parts,
     body: Bytes,
@@ -155,9 +159,13 @@ impl Gate {
 
     /// A client whose requests pass this gate.
     pub fn client(&self, operator: &str) -> kube::Client {
-        let service =
-            GatedService { gate: self.clone(), inner: self.server.service(operator), operator: operator.to_owned() };
-        kube::Client::new(service, "default")
+        self.client_of(&self.server, operator, Arc::new(|| true))
+    }
+
+    /// The same for another server, which answers while that is so.
+    pub fn client_of(&self, server: &ApiServer, operator: &str, answers: Answers) -> kube::Client {
+        let (gate, operator) = (self.clone(), operator.to_owned());
+        kube::Client::new(GatedService { gate, server: server.clone(), operator, answers }, "default")
     }
 
     pub fn server(&self) -> ApiServer {
@@ -197,7 +205,7 @@ impl Gate {
     async fn land(&self, held: Held) {
         self.trouble(Duration::ZERO);
         // Nobody is left to read the answer.
-        let _ = self.server.service(&held.operator).call(request(held.head, held.body)).await;
+        let _ = held.server.service(&held.operator).call(request(held.head, held.body)).await;
     }
 
     /// Lets something go wrong now; what is done to a write is done to the next one.
@@ -244,13 +252,13 @@ impl Gate {
         let _ = self.orders.send(order);
     }
 
-    fn hold(&self, lands_after: Option<usize>, head: Parts, body: Bytes, operator: &str) {
+    fn hold(&self, lands_after: Option<usize>, server: ApiServer, head: Parts, body: Bytes, operator: &str) {
         let mut shared = self.shared();
         let lands_at = lands_after.map(|count| shared.writes + count);
-        shared.held.push(Held { lands_at, head, body, operator: operator.to_owned() });
+        shared.held.push(Held { server, lands_at, head, body, operator: operator.to_owned() });
     }
 
-    async fn pass(&self, inner: ApiService, operator: String, request: Request<Body>) -> Response<GatedBody> {
+    async fn pass(&self, server: ApiServer, operator: String, request: Request<Body>) -> Response<GatedBody> {
         let thawed = self.shared().frozen.get(&operator).copied();
         if let Some(thawed) = thawed {
             self.clock.sleep_until(thawed).await;
@@ -264,7 +272,7 @@ impl Gate {
         if self.is_forbidden(&asked) {
             return refusal(403);
         }
-        let exchange = Exchange { gate: self, inner, operator, head, body, asked };
+        let exchange = Exchange { gate: self, inner: server.service(&operator), server, operator, head, body, asked };
         if exchange.asked.is_read() { exchange.read().await } else { exchange.write().await }
     }
 
@@ -368,6 +376,7 @@ impl Shared {
 /// One request on its way.
 struct Exchange<'a> {
     gate: &'a Gate,
+    server: ApiServer,
     inner: ApiService,
     operator: String,
     head: Parts,
@@ -435,11 +444,11 @@ impl Exchange<'_> {
                 died();
             }
             Fault::LandsAfter(count) => {
-                gate.hold(Some(count), self.head, self.body, &operator);
+                gate.hold(Some(count), self.server, self.head, self.body, &operator);
                 died();
             }
             Fault::LandsAtTheEnd => {
-                gate.hold(None, self.head, self.body, &operator);
+                gate.hold(None, self.server, self.head, self.body, &operator);
                 died();
             }
             Fault::ClockAhead => clock(AN_HOUR, Duration::ZERO),
@@ -578,8 +587,9 @@ fn refusal(code: u16) -> Response<GatedBody> {
 #[derive(Clone)]
 struct GatedService {
     gate: Gate,
-    inner: ApiService,
+    server: ApiServer,
     operator: String,
+    answers: Answers,
 }
 
 impl Service<Request<Body>> for GatedService {
@@ -592,7 +602,8 @@ impl Service<Request<Body>> for GatedService {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (gate, inner, operator) = (self.gate.clone(), self.inner.clone(), self.operator.clone());
-        Box::pin(async move { Ok(gate.pass(inner, operator, request).await) })
+        let (gate, server, operator) = (self.gate.clone(), self.server.clone(), self.operator.clone());
+        let answers = self.answers.clone();
+        Box::pin(async move { Ok(if answers() { gate.pass(server, operator, request).await } else { refusal(503) }) })
     }
 }

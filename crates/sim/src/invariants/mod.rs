@@ -5,6 +5,7 @@
 mod claims;
 mod drains;
 pub mod ends;
+pub mod guests;
 mod nodes;
 pub mod selector;
 mod status;
@@ -95,6 +96,7 @@ pub struct Checker {
     strangers: BTreeSet<String>,
     /// Plans whose claims somebody else has changed.
     tampered: BTreeSet<String>,
+    guest: guests::GuestSeen,
     violations: Vec<String>,
 }
 
@@ -126,6 +128,8 @@ impl Checker {
                 self.check_claims(known, change);
                 self.check_status(known, change);
             }
+            "Secret" => self.check_certificates(known, change),
+            "Machine" => self.check_machines(known),
             _ => {}
         }
         self.check_only_driver(known, change);

@@ -35,6 +35,7 @@ impl Scenario {
         objects.extend(definitions.iter().cloned());
         objects.extend(self.node_names().iter().map(|name| self.node(name)));
         objects.extend(self.product_objects());
+        objects.extend(self.guest_objects());
         objects.extend(self.workloads.iter().flat_map(Workload::objects));
         objects.extend(self.manifests.iter().cloned());
         objects
@@ -73,7 +74,7 @@ impl Scenario {
     /// Machines without heartbeats: in a simulation each would be an event that changes nothing. Where Plans drain,
     /// [`programs::run`] has to run beside it.
     pub fn world(&self) -> WorldOptions {
-        let mut options = WorldOptions::default().with(self.products());
+        let mut options = WorldOptions::default().with(self.products()).with(self.guest_parts());
         if self.runs_programs() {
             options.kubelet.run_elsewhere = programs::run_elsewhere(self.prepares_by_drain());
         }

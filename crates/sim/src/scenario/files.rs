@@ -80,6 +80,12 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-download-stalls",
     "harvester-witness",
     "harvester-vms",
+    "guest-three-machines",
+    "guest-one-machine",
+    "guest-five-machines",
+    "guest-new-class",
+    "guest-cut-off",
+    "guest-machine-never-comes",
     "beside-the-original",
     "no-permission",
 ];

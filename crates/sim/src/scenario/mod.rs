@@ -3,6 +3,7 @@
 mod cluster;
 mod expect;
 mod files;
+mod guest;
 mod harvester;
 pub mod pattern;
 mod span;
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 
 pub use self::expect::{Expect, ExpectedObjects, ExpectedWait};
 pub use self::files::{ScenarioError, built_in};
+pub use self::guest::Guest;
 pub use self::harvester::{Harvester, UpgradeLines, Vm, Vms};
 pub use self::span::Span;
 use crate::faults::{Fault, Incident};
@@ -55,6 +57,9 @@ pub struct Scenario {
     /// A Harvester cluster instead of plain nodes: KubeVirt, Longhorn and Rancher are on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub harvester: Option<Harvester>,
+    /// A guest cluster of Cluster API, whose control plane is updated instead of nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guest: Option<Guest>,
     /// Virtual machines, each with a volume; KubeVirt and Longhorn come with them.
     #[serde(skip_serializing_if = "Vms::is_none")]
     pub vms: Vms,
@@ -158,6 +163,7 @@ impl Default for Scenario {
             machines: BTreeMap::new(),
             workloads: Vec::new(),
             harvester: None,
+            guest: None,
             vms: Vms::default(),
             plans: Vec::new(),
             manifests: Vec::new(),
@@ -176,10 +182,15 @@ impl Scenario {
 
     pub fn plan_names(&self) -> Vec<String> {
         match self.plans.is_empty() {
-            true if self.upgrade().is_some() => Vec::new(),
+            true if !self.has_own_plan() => Vec::new(),
             true => vec![PLAN.to_owned()],
             false => self.plans.iter().map(|plan| plan.name.clone()).collect(),
         }
+    }
+
+    /// Whether there is a Plan although none is named.
+    fn has_own_plan(&self) -> bool {
+        self.upgrade().is_none() && self.guest.is_none()
     }
 
     /// Where the operators look for Plans: those of a Harvester cluster are where Rancher has its own.
@@ -194,7 +205,7 @@ impl Scenario {
 
     pub fn all_plans(&self) -> Vec<Value> {
         let plain = PlanLines { name: PLAN.to_owned(), ..PlanLines::default() };
-        let lines = match self.plans.is_empty() && self.upgrade().is_none() {
+        let lines = match self.plans.is_empty() && self.has_own_plan() {
             true => std::slice::from_ref(&plain),
             false => &self.plans,
         };

@@ -1,0 +1,162 @@
+//! The steps of an update, in their order. Each goes on when it has nothing left to do.
+
+use std::collections::BTreeMap;
+
+use drover_api::cluster_api::machine::annotations::{NAME_BASE, UPGRADE_ID};
+use serde_json::{Value, json};
+
+use super::view::{Flow, Machine, View};
+use super::wait::{Deed, Next, Reason, Write};
+use super::{certificates, copy, health, kubeadm, removal};
+use crate::decision::Act;
+
+pub fn decide(view: &View<'_>) -> Next {
+    match steps(view) {
+        Ok(()) => Next::Done,
+        Err(next) => next,
+    }
+}
+
+fn steps(view: &View<'_>) -> Flow<()> {
+    let order = view.order;
+    let Some(cluster) = view.cluster() else {
+        let sentence = format!("there is no Cluster {}/{}", order.namespace, order.cluster);
+        return view.fail(Reason::NothingToUpdate, sentence, None);
+    };
+    let machines = view.machines();
+    refuse(view, &machines)?;
+    certificates::secure(view, cluster)?;
+    if let Some(why) = view.away {
+        let object = view.cluster_object();
+        let since = view.since(&object, Reason::GuestUnreachable);
+        let sentence = format!("the API of the guest cluster does not answer: {why}");
+        return view.wait(object, Reason::GuestUnreachable, sentence, since, order.machine_timeout);
+    }
+    let mut differing = Vec::new();
+    for machine in machines.iter().filter(|machine| machine.leaving_since().is_none()) {
+        if view.difference(machine)?.is_some() {
+            differing.push(*machine);
+        }
+    }
+    if !differing.is_empty() {
+        kubeadm::prepare(view)?;
+        mark(view, &machines)?;
+    }
+    removal::await_leaving(view, &machines)?;
+    removal::forget_strays(view, &machines)?;
+    kubeadm::forget_endpoints(view)?;
+    replace_next(view, cluster, &machines, &differing)?;
+    unmark(&machines)
+}
+
+/// What must not be begun.
+fn refuse(view: &View<'_>, machines: &[Machine<'_>]) -> Flow<()> {
+    let order = view.order;
+    if machines.is_empty() {
+        let sentence = format!("Found 0 control plane machines of Cluster {}/{}", order.namespace, order.cluster);
+        return view.fail(Reason::NothingToUpdate, sentence, None);
+    }
+    if let Some((machine, owner)) = machines.iter().find_map(|machine| Some((machine, machine.controller()?))) {
+        let sentence = format!("{} belongs to {owner}, which replaces it by itself", machine.reference());
+        return view.fail(Reason::AnotherControllerActs, sentence, Some("change the version there".to_owned()));
+    }
+    let known = machines.iter().filter_map(|machine| Some((machine.name(), machine.version()?)));
+    let versions: Vec<(&str, super::Version)> = known.collect();
+    if let Some((name, version)) = versions.iter().find(|(_, version)| *version > order.version) {
+        let sentence = format!("machine {name} is of {version}, which is newer than {}", order.version);
+        return view.fail(Reason::VersionRefused, sentence, Some("a control plane is never made older".to_owned()));
+    }
+    let far = |version: &super::Version| {
+        version.major() != order.version.major() || version.minor() + 1 < order.version.minor()
+    };
+    if let Some((name, version)) = versions.iter().find(|(_, version)| far(version)) {
+        let sentence =
+            format!("machine {name} is of {version}: {} is more than one minor version further", order.version);
+        return view.fail(Reason::VersionRefused, sentence, Some("raise it one minor version at a time".to_owned()));
+    }
+    Ok(())
+}
+
+/// Every machine carries the id of this update, whatever it carried before, and the name that its successors are called after.
+fn mark(view: &View<'_>, machines: &[Machine<'_>]) -> Flow<()> {
+    let unmarked = machines
+        .iter()
+        .filter(|machine| machine.leaving_since().is_none() && machine.upgrade_id() != Some(&view.order.id));
+    let deeds: Vec<Deed> = unmarked
+        .map(|machine| {
+            annotated(machine, json!({ UPGRADE_ID: view.order.id, NAME_BASE: machine.base() }), "mark a machine")
+        })
+        .collect();
+    if deeds.is_empty() { Ok(()) } else { Err(Next::Act(deeds)) }
+}
+
+/// In the end no machine carries an id; the base of its name stays.
+fn unmark(machines: &[Machine<'_>]) -> Flow<()> {
+    let marked = machines.iter().filter(|machine| machine.upgrade_id().is_some());
+    let deeds: Vec<Deed> = marked
+        .map(|machine| annotated(machine, json!({ UPGRADE_ID: Value::Null }), "take the mark off a machine"))
+        .collect();
+    if deeds.is_empty() { Ok(()) } else { Err(Next::Act(deeds)) }
+}
+
+fn annotated(machine: &Machine<'_>, annotations: Value, purpose: &'static str) -> Deed {
+    let patch = json!({ "metadata": {
+        "resourceVersion": machine.object["metadata"]["resourceVersion"], "annotations": annotations,
+    }});
+    Deed::Write(Box::new(Write { object: machine.reference(), act: Act::Patch(patch), purpose }))
+}
+
+/// The machines that are called after one, and those of them that differ from what is asked for.
+#[derive(Default)]
+struct Line<'a> {
+    outdated: Vec<Machine<'a>>,
+    up_to_date: Vec<Machine<'a>>,
+}
+
+/// One line after the other, those first whose new machine is there already: never more than one machine too many.
+fn replace_next<'a>(view: &View<'a>, cluster: &Value, machines: &[Machine<'a>], differing: &[Machine<'a>]) -> Flow<()> {
+    let mut lines: BTreeMap<&str, Line<'a>> = BTreeMap::new();
+    for machine in machines {
+        let line = lines.entry(machine.base()).or_default();
+        let differs = differing.iter().any(|one| one.name() == machine.name());
+        if differs { line.outdated.push(*machine) } else { line.up_to_date.push(*machine) }
+    }
+    let (begun, rest): (Vec<&Line<'a>>, Vec<_>) = lines.values().partition(|line| !line.up_to_date.is_empty());
+    for line in begun {
+        finish(view, cluster, line)?;
+    }
+    for line in rest {
+        if let Some(old) = line.outdated.first() {
+            let members = view.members()?;
+            view.may_add_member(members)?;
+            copy::make(view, old)?;
+        }
+    }
+    Ok(())
+}
+
+/// A line whose new machine is there: it has to be well, and then the others go.
+fn finish<'a>(view: &View<'a>, cluster: &Value, line: &Line<'a>) -> Flow<()> {
+    let Some(newest) = line.up_to_date.last() else { return Ok(()) };
+    let is_ours = newest.annotation(drover_api::marks::CONTROL_PLANE_DIGEST).is_some() || !line.outdated.is_empty();
+    // Machines that nobody has made for an update are not held to it.
+    if !is_ours {
+        return Ok(());
+    }
+    match health::check(view, newest) {
+        Ok(()) => {}
+        // An earlier try has given up on it. Another one is made, as long as there is something to make it of.
+        Err(Next::Wait { .. } | Next::Fail(_)) if newest.has_failed_before() && !line.outdated.is_empty() => {
+            removal::remove(view, newest, "", false)?;
+        }
+        Err(next) => return Err(next),
+    }
+    if newest.has_failed_before() {
+        return Err(Next::Act(vec![Deed::Write(Box::new(health::noted(newest, None)))]));
+    }
+    if let Some(old) = line.outdated.first() {
+        certificates::hand_over(view, cluster, newest)?;
+        removal::remove(view, old, &view.member_name(newest), true)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! What kubeadm reads in the guest cluster when a machine joins: its ConfigMaps, and the rights to read them.
+
+use serde_json::{Map, Value, json};
+
+use super::patch;
+use super::seen::Collection;
+use super::view::{Flow, View};
+use super::wait::{Deed, Next, Object, Reason, Side, Write};
+use crate::decision::Act;
+
+const SYSTEM: &str = "kube-system";
+const CONFIG: &str = "kubeadm-config";
+const CONFIGURATION: &str = "ClusterConfiguration";
+/// Until Kubernetes 1.22.
+const STATUS: &str = "ClusterStatus";
+const JOINING: &str = "system:bootstrappers:kubeadm:default-node-token";
+const GET_NODES: &str = "kubeadm:get-nodes";
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+/// Since this minor version the configuration of kubelets has one name.
+const UNVERSIONED: u64 = 24;
+/// Parts of the configuration that are there for kubeadm although nobody has written them.
+const PARTS: [&str; 6] = ["apiServer", "controllerManager", "scheduler", "dns", "etcd", "networking"];
+
+/// Everything that a machine of the version needs to join.
+pub fn prepare(view: &View<'_>) -> Flow<()> {
+    let deeds: Vec<Deed> =
+        [configuration(view)?, kubelet_config(view)?].into_iter().flatten().chain(rights(view)).collect();
+    if deeds.is_empty() { Ok(()) } else { Err(Next::Act(deeds)) }
+}
+
+/// API servers whose Nodes are gone are noted no longer.
+pub fn forget_endpoints(view: &View<'_>) -> Flow<()> {
+    let config = config_map(view)?;
+    match endpoints(view, config)? {
+        Some(text) => {
+            Err(Next::Act(vec![changed(config, json!({ STATUS: text }), "forget an API server that is gone")]))
+        }
+        None => Ok(()),
+    }
+}
+
+fn config_map<'a>(view: &View<'a>) -> Flow<&'a Value> {
+    match view.seen.get(Collection::ConfigMaps, CONFIG) {
+        Some(config) => Ok(config),
+        None => view.fail(
+            Reason::KubeadmConfigInvalid,
+            format!("the guest cluster has no ConfigMap {SYSTEM}/{CONFIG}, without which no machine joins"),
+            None,
+        ),
+    }
+}
+
+fn document(view: &View<'_>, config: &Value, key: &str) -> Flow<Option<Value>> {
+    let Some(text) = config["data"][key].as_str() else { return Ok(None) };
+    match serde_saphyr::from_str::<Value>(text) {
+        Ok(document) => Ok(Some(document)),
+        Err(error) => {
+            let sentence = format!("{key} in ConfigMap {SYSTEM}/{CONFIG} is no YAML: {}", error.without_snippet());
+            view.fail(Reason::KubeadmConfigInvalid, sentence, None)
+        }
+    }
+}
+
+fn yaml(view: &View<'_>, document: &Value) -> Flow<String> {
+    match serde_saphyr::to_string(document) {
+        Ok(text) => Ok(text),
+        Err(error) => view.fail(Reason::KubeadmConfigInvalid, format!("{CONFIG} cannot be written: {error}"), None),
+    }
+}
+
+/// The version and what the patches ask for; fields that are not known here stay.
+fn configuration(view: &View<'_>) -> Flow<Option<Deed>> {
+    let config = config_map(view)?;
+    let Some(before) = document(view, config, CONFIGURATION)? else {
+        let sentence = format!("ConfigMap {SYSTEM}/{CONFIG} has no {CONFIGURATION}");
+        return view.fail(Reason::KubeadmConfigInvalid, sentence, None);
+    };
+    let mut after = before.clone();
+    after["kubernetesVersion"] = json!(format!("v{}", view.order.version));
+    for part in PARTS.iter().filter(|part| before[**part].is_null()) {
+        after[*part] = json!({});
+    }
+    if let Err(why) = patch::apply(&mut after, &view.order.patches.kubeadm) {
+        return view.fail(Reason::PatchRefused, format!("--kubeadm-configmap-patches do not apply: {why}"), None);
+    }
+    if let Some(fields) = after.as_object_mut() {
+        fields.retain(|key, value| {
+            !(PARTS.contains(&key.as_str()) && before[key.as_str()].is_null() && *value == json!({}))
+        });
+    }
+    let mut data = Map::new();
+    if after != before {
+        data.insert(CONFIGURATION.to_owned(), json!(yaml(view, &after)?));
+    }
+    if let Some(text) = endpoints(view, config)? {
+        data.insert(STATUS.to_owned(), json!(text));
+    }
+    Ok((!data.is_empty()).then(|| changed(config, Value::Object(data), "tell kubeadm of the version")))
+}
+
+/// The document without API servers whose Nodes are gone; none if there are none, or newer versions of kubeadm keep no such list.
+fn endpoints(view: &View<'_>, config: &Value) -> Flow<Option<String>> {
+    let Some(mut status) = document(view, config, STATUS)? else { return Ok(None) };
+    let Some(listed) = status["apiEndpoints"].as_object_mut() else { return Ok(None) };
+    let before = listed.len();
+    listed.retain(|name, _| view.seen.get(Collection::Nodes, name).is_some());
+    if listed.len() == before { Ok(None) } else { Ok(Some(yaml(view, &status)?)) }
+}
+
+fn changed(config: &Value, data: Value, purpose: &'static str) -> Deed {
+    let patch = json!({ "metadata": { "resourceVersion": config["metadata"]["resourceVersion"] }, "data": data });
+    write("v1", "ConfigMap", SYSTEM, CONFIG, Act::Patch(patch), purpose)
+}
+
+/// How the configuration of kubelets is called for a minor version.
+fn kubelet_config_name(minor: u64) -> String {
+    if minor < UNVERSIONED { format!("kubelet-config-1.{minor}") } else { "kubelet-config".to_owned() }
+}
+
+/// That of the version before is good for this one, too.
+fn kubelet_config(view: &View<'_>) -> Flow<Option<Deed>> {
+    let minor = view.order.version.minor();
+    let name = kubelet_config_name(minor);
+    if view.seen.get(Collection::ConfigMaps, &name).is_some() {
+        return Ok(None);
+    }
+    let earlier = kubelet_config_name(minor.saturating_sub(1));
+    let Some(earlier_map) = view.seen.get(Collection::ConfigMaps, &earlier) else {
+        let sentence = format!("the guest cluster has neither ConfigMap {SYSTEM}/{name} nor {earlier}");
+        return view.fail(
+            Reason::KubeadmConfigInvalid,
+            sentence,
+            Some("raise it one minor version at a time".to_owned()),
+        );
+    };
+    let copy = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": SYSTEM }, "data": earlier_map["data"],
+    });
+    Ok(Some(write(
+        "v1",
+        "ConfigMap",
+        SYSTEM,
+        &name,
+        Act::Create(copy),
+        "give kubelets of the version their configuration",
+    )))
+}
+
+/// What a machine that joins may read.
+fn rights(view: &View<'_>) -> Vec<Deed> {
+    let config = kubelet_config_name(view.order.version.minor());
+    let role = format!("kubeadm:{config}");
+    let groups = |names: &[&str]| -> Vec<Value> {
+        names
+            .iter()
+            .map(|name| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name }))
+            .collect()
+    };
+    let rule = |resource: &str, names: &[&str]| {
+        let mut rule = json!({ "apiGroups": [""], "resources": [resource], "verbs": ["get"] });
+        if !names.is_empty() {
+            rule["resourceNames"] = json!(names);
+        }
+        json!([rule])
+    };
+    let wanted = [
+        (Collection::Roles, "Role", SYSTEM, &role, json!({ "rules": rule("configmaps", &[&config]) })),
+        (
+            Collection::RoleBindings,
+            "RoleBinding",
+            SYSTEM,
+            &role,
+            bound("Role", &role, groups(&["system:nodes", JOINING])),
+        ),
+        (Collection::ClusterRoles, "ClusterRole", "", &GET_NODES.to_owned(), json!({ "rules": rule("nodes", &[]) })),
+        (
+            Collection::ClusterRoleBindings,
+            "ClusterRoleBinding",
+            "",
+            &GET_NODES.to_owned(),
+            bound("ClusterRole", GET_NODES, groups(&[JOINING])),
+        ),
+    ];
+    let missing = wanted.into_iter().filter(|(collection, _, _, name, _)| view.seen.get(*collection, name).is_none());
+    missing
+        .map(|(_, kind, namespace, name, mut object)| {
+            object["apiVersion"] = json!(RBAC);
+            object["kind"] = json!(kind);
+            object["metadata"] = json!({ "name": name });
+            if !namespace.is_empty() {
+                object["metadata"]["namespace"] = json!(namespace);
+            }
+            write(RBAC, kind, namespace, name, Act::Create(object), "let machines of the version join")
+        })
+        .collect()
+}
+
+fn bound(kind: &str, role: &str, subjects: Vec<Value>) -> Value {
+    json!({ "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role }, "subjects": subjects })
+}
+
+fn write(api_version: &str, kind: &str, namespace: &str, name: &str, act: Act, purpose: &'static str) -> Deed {
+    let object = Object {
+        side: Side::Guest,
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    Deed::Write(Box::new(Write { object, act, purpose }))
+}

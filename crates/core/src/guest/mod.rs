@@ -1,0 +1,33 @@
+//! The update of a guest cluster's control plane: machine by machine, one more before one less.
+//!
+//! [`decide`] looks at the management cluster, at the guest and at its etcd, and says what comes next: deeds, waits with their
+//! deadlines, or the end. It remembers nothing: whoever begins anew finds out from the objects how far the update is. A Machine is
+//! replaced while it differs from what is asked for, and the update has succeeded when none does.
+
+mod certificates;
+mod copy;
+mod decide;
+mod dialect;
+mod etcd;
+mod health;
+mod kubeadm;
+mod order;
+mod patch;
+mod recovery;
+mod removal;
+mod seen;
+mod view;
+mod wait;
+
+#[cfg(test)]
+mod tests;
+
+pub use certificates::KINDS as CERTIFICATES;
+pub use decide::decide;
+pub use dialect::Dialect;
+pub use etcd::Member;
+pub use order::{Order, OrderError, Patches, Version};
+pub use recovery::recover;
+pub use seen::{Collection, Seen};
+pub use view::View;
+pub use wait::{Deed, Failure, Next, Object, Reason, Side, Wait, Write};

@@ -1,0 +1,200 @@
+//! Certificates that were lost, from what machines of the control plane were booted with.
+//!
+//! A document for cloud-init holds every file of `/etc/kubernetes/pki` that a joining machine needs. What is missing is made of
+//! that; what is there stays as it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use drover_api::cluster_api::{labels, secrets};
+use serde_json::{Value, json};
+
+use super::certificates::{KINDS, fault_of};
+use super::dialect::Dialect;
+use super::seen::{Collection, Seen};
+use super::wait::{Object, Side, Write};
+use crate::decision::Act;
+
+/// Where kubeadm has the certificate and the key of each Secret.
+const FILES: [(&str, &str, &str); 4] = [
+    (secrets::CA, "/etc/kubernetes/pki/ca.crt", "/etc/kubernetes/pki/ca.key"),
+    (secrets::ETCD, "/etc/kubernetes/pki/etcd/ca.crt", "/etc/kubernetes/pki/etcd/ca.key"),
+    (secrets::PROXY, "/etc/kubernetes/pki/front-proxy-ca.crt", "/etc/kubernetes/pki/front-proxy-ca.key"),
+    (secrets::SERVICE_ACCOUNT, "/etc/kubernetes/pki/sa.pub", "/etc/kubernetes/pki/sa.key"),
+];
+
+/// The Secrets that are missing, as they should be made; none if all are there. Says why it cannot be done.
+pub fn recover(seen: &Seen, dialect: Dialect, namespace: &str, cluster: &str) -> Result<Vec<Write>, String> {
+    let Some(object) = seen.get(Collection::Clusters, cluster) else {
+        return Err(format!("there is no Cluster {namespace}/{cluster}"));
+    };
+    let missing: Vec<_> = FILES
+        .iter()
+        .filter(|(end, _, _)| seen.get(Collection::Secrets, &format!("{cluster}{end}")).is_none())
+        .collect();
+    let mut writes = Vec::new();
+    for (end, certificate, key) in missing {
+        let (owner, pair) = agreed(seen, cluster, certificate, key)?;
+        let name = format!("{cluster}{end}");
+        let owners = json!([
+            { "apiVersion": dialect.api_version(), "kind": "Cluster", "name": cluster, "uid": object["metadata"]["uid"] },
+            {
+                "apiVersion": dialect.bootstrap_api_version(), "kind": "KubeadmConfig",
+                "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+            },
+        ]);
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {
+                "name": name, "namespace": namespace, "labels": { labels::CLUSTER_NAME: cluster }, "ownerReferences": owners,
+            },
+            "data": { secrets::CERTIFICATE: STANDARD.encode(&pair.0), secrets::KEY: STANDARD.encode(&pair.1) },
+        });
+        let is_certificate = KINDS.iter().any(|(kind, is_certificate)| kind == end && *is_certificate);
+        if let Some(fault) = fault_of(&secret, is_certificate) {
+            return Err(format!("what machines were booted with does not give a good Secret {name}: {fault}"));
+        }
+        let act = Act::Create(secret.clone());
+        writes.push(Write { object: Object::of(Side::Management, &secret), act, purpose: "bring back a certificate" });
+    }
+    Ok(writes)
+}
+
+/// What all machines of the control plane say of two files, and the config of one of them.
+fn agreed<'a>(
+    seen: &'a Seen,
+    cluster: &str,
+    certificate: &str,
+    key: &str,
+) -> Result<(&'a Value, (String, String)), String> {
+    let mut said: BTreeMap<(String, String), BTreeSet<&str>> = BTreeMap::new();
+    let mut owner = None;
+    let is_one = |machine: &&Value| {
+        let labels = &machine["metadata"]["labels"];
+        labels[labels::CLUSTER_NAME] == cluster && labels[labels::CONTROL_PLANE].is_string()
+    };
+    for machine in seen.all(Collection::Machines).filter(is_one) {
+        let Some(document) = bootstrap_document(seen, machine) else { continue };
+        let files = files_of(&document);
+        let (Some(certificate), Some(key)) = (files.get(certificate), files.get(key)) else { continue };
+        let name = machine["metadata"]["name"].as_str().unwrap_or_default();
+        said.entry((certificate.clone(), key.clone())).or_default().insert(name);
+        let config = machine["spec"]["bootstrap"]["configRef"]["name"].as_str();
+        let config = config.and_then(|name| seen.get(Collection::Configs, name));
+        owner = owner.or(config.filter(|config| config["metadata"]["deletionTimestamp"].is_null()));
+    }
+    let mut pairs = said.into_iter();
+    match (pairs.next(), pairs.next(), owner) {
+        (Some((pair, _)), None, Some(owner)) => Ok((owner, pair)),
+        (Some((_, some)), Some((_, others)), _) => {
+            Err(format!("machines do not agree on {certificate}: {some:?} have one, {others:?} another"))
+        }
+        (Some(_), None, None) => {
+            Err("no KubeadmConfig of the control plane is left that could own the Secrets".to_owned())
+        }
+        (None, ..) => {
+            Err(format!("no Machine of the control plane holds {certificate} and {key} in its bootstrap data"))
+        }
+    }
+}
+
+/// What a machine was booted with: in the Machine itself, or in a Secret that it names.
+fn bootstrap_document(seen: &Seen, machine: &Value) -> Option<String> {
+    let bootstrap = &machine["spec"]["bootstrap"];
+    let named = || {
+        let secret = seen.get(Collection::Secrets, bootstrap["dataSecretName"].as_str()?)?;
+        secret["data"][secrets::VALUE].as_str()
+    };
+    let text = bootstrap["data"].as_str().or_else(named)?;
+    String::from_utf8(STANDARD.decode(text).ok()?).ok()
+}
+
+/// The files that a document for cloud-init writes. It is read by its lines: other parts of it hold templates, which are no YAML.
+fn files_of(document: &str) -> BTreeMap<String, String> {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let mut files = BTreeMap::new();
+    let mut path: Option<String> = None;
+    let mut lines = document.lines().peekable();
+    while let Some(line) = lines.next() {
+        let word = line.trim_start().trim_start_matches("- ").trim_start();
+        if let Some(named) = word.strip_prefix("path:") {
+            path = Some(named.trim().trim_matches(['"', '\'']).to_owned());
+        } else if word.starts_with("content: |")
+            && let Some(path) = path.take()
+        {
+            let depth = indent(line);
+            let mut content = String::new();
+            while let Some(next) = lines.next_if(|next| next.trim().is_empty() || indent(next) > depth) {
+                if !next.trim().is_empty() {
+                    content.push_str(next.trim());
+                    content.push('\n');
+                }
+            }
+            files.insert(path, content);
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CERTIFICATE: &str = include_str!("tests/ca.crt");
+
+    fn document(authority: &str) -> String {
+        let mut text = "## template: jinja\n#cloud-config\n\nwrite_files:\n".to_owned();
+        let pem = |label: &str, content: &str| format!("-----BEGIN {label}-----\n{content}\n-----END {label}-----\n");
+        for (end, certificate, key) in FILES {
+            let public =
+                if end == secrets::SERVICE_ACCOUNT { pem("PUBLIC KEY", "AAAA") } else { CERTIFICATE.to_owned() };
+            for (path, content) in [(certificate, public), (key, pem("RSA PRIVATE KEY", authority))] {
+                let content: String = content.lines().map(|line| format!("      {line}\n")).collect();
+                text += &format!(
+                    "-   path: {path}\n    owner: root:root\n    permissions: '0640'\n    content: |\n{content}\n"
+                );
+            }
+        }
+        text + "runcmd:\n  - echo {{ ds.meta_data.hostname }}\n"
+    }
+
+    fn seen(authorities: &[(&str, &str)]) -> Seen {
+        let mut seen = Seen::default();
+        seen.put(
+            Collection::Clusters,
+            json!({ "metadata": { "name": "c", "uid": "cluster", "resourceVersion": "1" } }),
+        );
+        for (name, authority) in authorities {
+            let labels = json!({ labels::CLUSTER_NAME: "c", labels::CONTROL_PLANE: "true" });
+            let bootstrap = json!({ "configRef": { "name": name }, "data": STANDARD.encode(document(authority)) });
+            seen.put(Collection::Machines, json!({ "metadata": { "name": name, "labels": labels, "resourceVersion": "1" }, "spec": { "bootstrap": bootstrap } }));
+            seen.put(
+                Collection::Configs,
+                json!({ "metadata": { "name": name, "uid": format!("config-{name}"), "resourceVersion": "1" } }),
+            );
+        }
+        seen
+    }
+
+    #[test]
+    fn what_is_missing_is_made_of_what_machines_were_booted_with_and_the_rest_stays() {
+        let mut seen = seen(&[("a", "AAAA"), ("b", "AAAA")]);
+        seen.put(Collection::Secrets, json!({ "metadata": { "name": "c-etcd", "resourceVersion": "1" } }));
+        let writes = recover(&seen, Dialect::V1alpha2, "default", "c").unwrap();
+        let names: Vec<&str> = writes.iter().map(|write| write.object.name.as_str()).collect();
+        assert_eq!(names, ["c-ca", "c-proxy", "c-sa"]);
+        let Act::Create(secret) = &writes[0].act else { panic!("nothing is changed") };
+        assert_eq!(STANDARD.decode(secret["data"]["tls.crt"].as_str().unwrap()).unwrap(), CERTIFICATE.as_bytes());
+        let owners: Vec<&Value> =
+            secret["metadata"]["ownerReferences"].as_array().unwrap().iter().map(|one| &one["uid"]).collect();
+        assert_eq!(owners, ["cluster", "config-a"]);
+    }
+
+    #[test]
+    fn machines_that_do_not_agree_are_not_believed() {
+        let error = recover(&seen(&[("a", "AAAA"), ("b", "BBBB")]), Dialect::V1alpha2, "default", "c").unwrap_err();
+        assert!(error.contains("do not agree"), "{error}");
+        assert!(recover(&seen(&[]), Dialect::V1alpha2, "default", "c").unwrap_err().contains("no Machine"));
+    }
+}

@@ -1,0 +1,187 @@
+//! What comes next, and what is waited for.
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::decision::Act;
+
+/// Which of the two clusters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Side {
+    Management,
+    Guest,
+}
+
+/// One object of either cluster: `Machine/default/my-tkc-control-plane-abcde`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Object {
+    pub side: Side,
+    pub api_version: String,
+    pub kind: String,
+    pub namespace: String,
+    pub name: String,
+}
+
+impl Object {
+    /// Of an object that was read.
+    pub fn of(side: Side, value: &Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Object {
+            side,
+            api_version: text(&value["apiVersion"]),
+            kind: text(&value["kind"]),
+            namespace: text(&value["metadata"]["namespace"]),
+            name: text(&value["metadata"]["name"]),
+        }
+    }
+
+    /// The path of its collection. Kinds of Cluster API and its providers have the plurals that its contract asks for.
+    pub fn collection(&self) -> String {
+        let root = if self.api_version.contains('/') { "apis" } else { "api" };
+        let plural = format!("{}s", self.kind.to_lowercase());
+        match self.namespace.as_str() {
+            "" => format!("/{root}/{}/{plural}", self.api_version),
+            namespace => format!("/{root}/{}/namespaces/{namespace}/{plural}", self.api_version),
+        }
+    }
+
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.collection(), self.name)
+    }
+}
+
+impl std::fmt::Display for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.namespace.as_str() {
+            "" => write!(f, "{}/{}", self.kind, self.name),
+            namespace => write!(f, "{}/{namespace}/{}", self.kind, self.name),
+        }
+    }
+}
+
+/// One change of one object, guarded by what it was decided on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Write {
+    pub object: Object,
+    pub act: Act,
+    /// What it is for, in a few words, for the log.
+    pub purpose: &'static str,
+}
+
+/// What is done, each as often as it is asked for without harm.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Deed {
+    Write(Box<Write>),
+    /// The node of a machine that goes is emptied while everything still runs on it.
+    Drain {
+        node: String,
+    },
+    MoveLeader {
+        from: u64,
+        to: u64,
+        name: String,
+    },
+    RemoveMember {
+        id: u64,
+        name: String,
+    },
+}
+
+/// What comes next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    /// One after the other; the first that fails ends it, and everything is looked at again.
+    Act(Vec<Deed>),
+    /// Until something changes, or `look_again`.
+    Wait {
+        waits: Vec<Wait>,
+        look_again: Option<Timestamp>,
+    },
+    /// It cannot be decided without the members of etcd as they are now.
+    AskEtcd,
+    Done,
+    Fail(Failure),
+}
+
+/// Why it cannot go on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    pub reason: Reason,
+    pub sentence: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+    /// What whoever tries again should know, written before this try ends.
+    #[serde(skip)]
+    pub note: Option<Box<Write>>,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.sentence)?;
+        self.remedy.iter().try_for_each(|remedy| write!(f, "; {remedy}"))
+    }
+}
+
+/// The only way to say 'not yet'.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Wait {
+    pub object: Object,
+    pub reason: Reason,
+    pub sentence: String,
+    pub since: Timestamp,
+    /// When it fails.
+    pub deadline: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+/// Why something waits or fails. The names are part of the interface: scripts compare them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Reason {
+    /// There is no such Cluster, or nothing that belongs to a control plane.
+    NothingToUpdate,
+    /// Another controller replaces these Machines.
+    AnotherControllerActs,
+    /// The version is lower, or further up than Kubernetes allows.
+    VersionRefused,
+    /// A certificate Secret is missing or cannot be read.
+    CertificatesMissing,
+    /// A Machine cannot be copied.
+    MachineIncomplete,
+    /// A patch does not apply.
+    PatchRefused,
+    /// The ConfigMaps of kubeadm are not as they should be.
+    KubeadmConfigInvalid,
+    /// The API of the guest cluster does not answer.
+    GuestUnreachable,
+    /// etcd does not say how its members are.
+    EtcdUnreachable,
+    /// A member of etcd is not well.
+    EtcdUnhealthy,
+    /// A member of etcd does not vote yet.
+    EtcdLearner,
+    /// etcd would lose its quorum.
+    QuorumAtRisk,
+    /// The machine does not run yet.
+    MachineProvisioning,
+    /// The machine says that it has failed.
+    MachineFailed,
+    NodeMissing,
+    /// kubeadm has not marked the Node as one of the control plane.
+    NodeNotMarked,
+    NodeNotReady,
+    /// A part of the control plane is not well on the new machine.
+    ComponentsNotReady,
+    /// A Machine is on its way out.
+    MachineDeleting,
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
+}

@@ -1,0 +1,209 @@
+//! What kubeadm does on a machine that has booted: its Node comes, then its member of etcd, first as a learner, and in the end
+//! the Node is marked as one of the control plane.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use drover_clock::later;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use serde_json::{Value, json};
+
+use super::etcd::Members;
+use super::{COMPONENTS, ETCD, MIRROR, SYSTEM, Steps, is_reachable};
+use crate::apiserver::Direct;
+use crate::world::annotations::{KUBELET, SIMULATED};
+use crate::world::outcome::Action;
+
+const BOOTING: Duration = Duration::from_secs(10);
+const LEARNING: Duration = Duration::from_secs(5);
+/// How soon a step of kubeadm that fails is tried again.
+const AGAIN: Duration = Duration::from_secs(2);
+
+pub const MASTER: &str = "node-role.kubernetes.io/master";
+pub const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+
+/// A machine that joins.
+#[derive(Debug)]
+pub struct Joining<'a> {
+    pub name: &'a str,
+    /// Of Kubernetes, without `v`.
+    pub version: &'a str,
+    pub provider_id: &'a str,
+    /// Since when it runs.
+    pub since: Timestamp,
+}
+
+/// None when it has joined.
+pub fn join(machine: &Joining<'_>, guest: &Direct, now: Timestamp) -> Option<Steps> {
+    let booted = later(machine.since, BOOTING);
+    if now < booted {
+        return Some(Steps::wait_until(booted));
+    }
+    let again = Some(Steps::wait_until(later(now, AGAIN)));
+    if !is_reachable(guest) {
+        return again;
+    }
+    let Some(node) = guest.get::<Node>(None, machine.name).ok().flatten() else {
+        let config = guest.get::<ConfigMap>(Some(SYSTEM), &kubelet_config(machine.version)).ok().flatten();
+        return if config.is_none() { again } else { Some(acts(begin(machine), now)) };
+    };
+    let members = Members::read(guest);
+    let act = |members: Result<Members, String>, pod: Option<Pod>| match members {
+        Ok(members) => Some(acts(pod.iter().map(Action::create).chain(stored(&members)).collect(), now)),
+        Err(_) => Some(Steps::wait_until(later(now, AGAIN))),
+    };
+    match members.get(machine.name) {
+        None => act(members.with_learner(guest, machine.name, now), pod(ETCD, machine.name)),
+        Some(member) if member.learner => {
+            let votes = later(member.since, LEARNING);
+            match Members::is_well(guest, member) && now >= votes {
+                true => act(members.with_promoted(guest, machine.name), None),
+                false => Some(Steps::wait_until(votes.max(later(now, AGAIN / 4)))),
+            }
+        }
+        Some(_) => finish(machine, node, guest).map(|actions| acts(actions, now)),
+    }
+}
+
+/// The Node is marked, and the API server is noted where old versions of kubeadm look for it.
+fn finish(machine: &Joining<'_>, mut node: Node, guest: &Direct) -> Option<Vec<Action>> {
+    let labels = node.metadata.labels.get_or_insert_default();
+    let wanted = role_labels(machine.version);
+    if wanted.iter().all(|label| labels.contains_key(*label)) {
+        return None;
+    }
+    labels.extend(wanted.iter().map(|label| ((*label).to_owned(), String::new())));
+    let noted = guest.get::<ConfigMap>(Some(SYSTEM), "kubeadm-config").ok().flatten().and_then(|mut config| {
+        let data = config.data.as_mut()?;
+        let mut status: Value = serde_saphyr::from_str(data.get("ClusterStatus")?).ok()?;
+        status["apiEndpoints"][machine.name] = endpoint();
+        data.insert("ClusterStatus".into(), serde_saphyr::to_string(&status).ok()?);
+        Some(config)
+    });
+    Some(noted.iter().map(Action::update).chain([Action::update(&node)]).collect())
+}
+
+fn acts(actions: Vec<Action>, now: Timestamp) -> Steps {
+    Steps { guest: actions, wake: Some(now), ..Steps::default() }
+}
+
+fn begin(machine: &Joining<'_>) -> Vec<Action> {
+    let node: Option<Node> = serde_json::from_value(node_object(machine)).ok();
+    let components = COMPONENTS.iter().filter(|component| **component != ETCD);
+    let pods = components.filter_map(|component| pod(component, machine.name));
+    node.iter().map(Action::create).chain(pods.map(|pod| Action::create(&pod))).collect()
+}
+
+fn stored(members: &Members) -> Option<Action> {
+    let map: ConfigMap = serde_json::from_value(members.object()).ok()?;
+    Some(Action::update(&map))
+}
+
+fn pod(component: &str, node: &str) -> Option<Pod> {
+    serde_json::from_value(pod_object(component, node)).ok()
+}
+
+pub fn endpoint() -> Value {
+    json!({ "advertiseAddress": "192.0.2.1", "bindPort": 6443 })
+}
+
+/// Without its roles.
+pub fn node_object(machine: &Joining<'_>) -> Value {
+    let name = machine.name;
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": name, "labels": { "kubernetes.io/hostname": name, "kubernetes.io/os": "linux" },
+            "annotations": { KUBELET: SIMULATED },
+        },
+        "spec": {
+            "providerID": machine.provider_id,
+            "taints": [{ "key": MASTER, "effect": "NoSchedule" }],
+        },
+        "status": { "nodeInfo": {
+            "kubeletVersion": format!("v{}", machine.version), "operatingSystem": "linux", "architecture": "amd64", "bootID": "",
+            "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "", "machineID": "", "osImage": "",
+            "systemUUID": "",
+        }},
+    })
+}
+
+pub fn pod_object(component: &str, node: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": format!("{component}-{node}"), "namespace": SYSTEM,
+            "labels": { "component": component, "tier": "control-plane" },
+            "annotations": { MIRROR: "simulated" },
+        },
+        "spec": {
+            "nodeName": node, "hostNetwork": true,
+            "tolerations": [{ "operator": "Exists" }],
+            "containers": [{ "name": component, "image": format!("registry.k8s.io/{component}") }],
+        },
+    })
+}
+
+/// The ConfigMap that kubeadm of a version reads the configuration of its kubelet from.
+pub fn kubelet_config(version: &str) -> String {
+    match minor(version) {
+        old if old < 24 => format!("kubelet-config-1.{old}"),
+        _ => "kubelet-config".into(),
+    }
+}
+
+/// Those that kubeadm of a version puts on a Node of the control plane.
+pub fn role_labels(version: &str) -> Vec<&'static str> {
+    match minor(version) {
+        ..=19 => vec![MASTER],
+        20..=23 => vec![MASTER, CONTROL_PLANE],
+        _ => vec![CONTROL_PLANE],
+    }
+}
+
+/// `ClusterStatus` went with the first minor version that this is not true for.
+pub fn has_cluster_status(version: &str) -> bool {
+    minor(version) < 22
+}
+
+pub fn minor(version: &str) -> u32 {
+    version.trim_start_matches('v').split('.').nth(1).and_then(|minor| minor.parse().ok()).unwrap_or(0)
+}
+
+/// The components of a settled machine, and its Node with its roles.
+pub fn settled(machine: &Joining<'_>) -> Vec<Value> {
+    let mut node = node_object(machine);
+    for label in role_labels(machine.version) {
+        node["metadata"]["labels"][label] = json!("");
+    }
+    let pods = COMPONENTS.iter().map(|component| pod_object(component, machine.name));
+    std::iter::once(node).chain(pods).collect()
+}
+
+/// `kubeadm-config` of a settled cluster.
+pub fn kubeadm_config(version: &str, nodes: &[String]) -> Value {
+    let api = match minor(version) {
+        ..=14 => "v1beta1",
+        15..=21 => "v1beta2",
+        _ => "v1beta3",
+    };
+    let configuration = json!({
+        "apiServer": { "extraArgs": { "authorization-mode": "Node,RBAC" }, "timeoutForControlPlane": "4m0s" },
+        "apiVersion": format!("kubeadm.k8s.io/{api}"), "certificatesDir": "/etc/kubernetes/pki",
+        "clusterName": "kubernetes", "controlPlaneEndpoint": "192.0.2.1:6443",
+        "dns": { "type": "CoreDNS" }, "etcd": { "local": { "dataDir": "/var/lib/etcd" } },
+        "imageRepository": "vmware", "kind": "ClusterConfiguration", "kubernetesVersion": format!("v{version}"),
+        "networking": { "dnsDomain": "cluster.local", "podSubnet": "192.168.0.0/16", "serviceSubnet": "10.96.0.0/12" },
+    });
+    let mut data =
+        BTreeMap::from([("ClusterConfiguration", serde_saphyr::to_string(&configuration).unwrap_or_default())]);
+    if has_cluster_status(version) {
+        let endpoints: BTreeMap<&String, Value> = nodes.iter().map(|node| (node, endpoint())).collect();
+        let status = json!({ "apiEndpoints": endpoints, "apiVersion": format!("kubeadm.k8s.io/{api}"), "kind": "ClusterStatus" });
+        data.insert("ClusterStatus", serde_saphyr::to_string(&status).unwrap_or_default());
+    }
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "kubeadm-config", "namespace": SYSTEM }, "data": data,
+    })
+}

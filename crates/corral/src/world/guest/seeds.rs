@@ -1,0 +1,220 @@
+//! A guest cluster that has been running for a while, as objects of the management cluster and of its own.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use drover_api::cluster_api::machine::FINALIZER;
+use drover_api::cluster_api::{labels, secrets};
+use drover_api::wcp::wcp_machine;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::{Value, json};
+
+use super::etcd::{self, Members};
+use super::join::{Joining, kubeadm_config, kubelet_config, settled};
+use super::{CERTIFICATES, SYSTEM, bootstrap};
+use crate::world::kubelet::{digest, hex};
+
+/// Since when all of it is there.
+const SINCE: &str = "2026-01-01T00:00:00Z";
+
+/// What is special about a guest cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guest {
+    pub namespace: String,
+    pub name: String,
+    /// How many machines its control plane has.
+    pub machines: usize,
+    /// Of Kubernetes, without `v`.
+    pub version: String,
+    /// Annotations of its Machines and their infrastructure, by the number of the machine, from 1; those that tell them what to do
+    /// are in [`crate::world::annotations`].
+    pub told: BTreeMap<usize, BTreeMap<String, String>>,
+}
+
+/// The objects of both clusters.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settled {
+    pub management: Vec<Value>,
+    pub guest: Vec<Value>,
+}
+
+/// Certificate and key of each Secret, by the end of its name. The certificates are real, the keys are not.
+pub fn certificate_texts() -> BTreeMap<&'static str, (String, String)> {
+    let block = |label: &str, content: &str| {
+        format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(content))
+    };
+    let key = |name: &str| block("RSA PRIVATE KEY", &format!("the simulated key of {name}"));
+    BTreeMap::from([
+        (secrets::CA, (include_str!("certificates/ca.crt").to_owned(), key("ca"))),
+        (secrets::ETCD, (include_str!("certificates/etcd.crt").to_owned(), key("etcd"))),
+        (secrets::PROXY, (include_str!("certificates/proxy.crt").to_owned(), key("proxy"))),
+        (secrets::SERVICE_ACCOUNT, (block("PUBLIC KEY", "the simulated public key of sa"), key("sa"))),
+    ])
+}
+
+impl Guest {
+    pub fn machine_names(&self) -> Vec<String> {
+        (1..=self.machines).map(|number| self.machine_name(number)).collect()
+    }
+
+    fn machine_name(&self, number: usize) -> String {
+        let lot = hex(&digest(&[&self.name, &number.to_string()]));
+        format!("{}-control-plane-{number}{}", self.name, &lot[..4])
+    }
+
+    pub fn settled(&self, now: Timestamp) -> Settled {
+        let names = self.machine_names();
+        let namespaced = |name: &str| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
+        let mut management: Vec<Value> =
+            if self.namespace == "default" { Vec::new() } else { vec![namespaced(&self.namespace)] };
+        management.push(self.cluster());
+        management.extend(self.secrets());
+        let mut guest = vec![
+            namespaced(etcd::NAMESPACE),
+            Members::of(&names, now).object(),
+            kubeadm_config(&self.version, &names),
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": kubelet_config(&self.version), "namespace": SYSTEM },
+                "data": { "kubelet": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" },
+            }),
+        ];
+        for (number, name) in (1..).zip(&names) {
+            management.extend(self.machine(number, name));
+            let provider_id = self.provider_id(number);
+            guest.extend(settled(&Joining { name, version: &self.version, provider_id: &provider_id, since: now }));
+        }
+        Settled { management, guest }
+    }
+
+    fn uid(&self, kind: &str, number: usize) -> String {
+        let lot = hex(&digest(&[&self.namespace, &self.name, kind, &number.to_string()]));
+        format!("{}-{}-4{}-8{}-{}", &lot[..8], &lot[8..12], &lot[12..15], &lot[15..18], &lot[18..30])
+    }
+
+    fn provider_id(&self, number: usize) -> String {
+        format!("vsphere://{}", self.uid("WCPMachine", number))
+    }
+
+    fn metadata(&self, name: &str, kind: &str, number: usize) -> Value {
+        json!({
+            "name": name, "namespace": self.namespace, "uid": self.uid(kind, number), "creationTimestamp": SINCE,
+            "labels": { labels::CLUSTER_NAME: self.name },
+        })
+    }
+
+    fn cluster(&self) -> Value {
+        json!({
+            "apiVersion": "cluster.x-k8s.io/v1alpha2", "kind": "Cluster",
+            "metadata": self.metadata(&self.name, "Cluster", 0),
+            "spec": { "clusterNetwork": { "pods": { "cidrBlocks": ["192.168.0.0/16"] } } },
+            "status": {
+                "phase": "provisioned", "infrastructureReady": true, "controlPlaneInitialized": true,
+                "apiEndpoints": [{ "host": "192.0.2.1", "port": 6443 }],
+            },
+        })
+    }
+
+    /// The certificates belong to the config that the cluster began with, as the original has it.
+    fn secrets(&self) -> Vec<Value> {
+        let owner = json!([{
+            "apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha2", "kind": "KubeadmConfig",
+            "name": self.machine_name(1), "uid": self.uid("KubeadmConfig", 1),
+        }]);
+        let texts = certificate_texts();
+        let certificates =
+            CERTIFICATES.iter().filter_map(|end| Some((end, texts.get(end)?))).map(|(end, (text, key))| {
+                let mut metadata = self.metadata(&format!("{}{end}", self.name), end, 0);
+                metadata["ownerReferences"] = owner.clone();
+                json!({
+                    "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata,
+                    "data": { secrets::CERTIFICATE: STANDARD.encode(text), secrets::KEY: STANDARD.encode(key) },
+                })
+            });
+        let server = format!("https://{}.{}.guest:6443", self.name, self.namespace);
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "admin",
+            "clusters": [{ "name": self.name, "cluster": { "server": server } }],
+            "users": [{ "name": "admin", "user": { "token": "simulated" } }],
+            "contexts": [{ "name": "admin", "context": { "cluster": self.name, "user": "admin" } }],
+        });
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": self.metadata(&format!("{}{}", self.name, secrets::KUBECONFIG), "kubeconfig", 0),
+            "data": { secrets::VALUE: STANDARD.encode(kubeconfig.to_string()) },
+        });
+        certificates.chain([kubeconfig]).collect()
+    }
+
+    fn bootstrap_data(&self) -> String {
+        let secrets: BTreeMap<&str, Secret> = self
+            .secrets()
+            .into_iter()
+            .filter_map(|value| serde_json::from_value::<Secret>(value).ok())
+            .filter_map(|secret| {
+                let name = secret.metadata.name.clone()?;
+                let end = CERTIFICATES.iter().find(|end| name == format!("{}{end}", self.name))?;
+                Some((*end, secret))
+            })
+            .collect();
+        STANDARD.encode(bootstrap::cloud_init(&secrets))
+    }
+
+    fn machine(&self, number: usize, name: &str) -> [Value; 3] {
+        let told = self.told.get(&number).cloned().unwrap_or_default();
+        let owner = |kind: &str, api_version: &str, uid: String, name: &str| json!([{ "apiVersion": api_version, "kind": kind, "name": name, "uid": uid }]);
+        let of_machine = owner("Machine", "cluster.x-k8s.io/v1alpha2", self.uid("Machine", number), name);
+        let mut metadata = self.metadata(name, "Machine", number);
+        metadata["labels"][labels::CONTROL_PLANE] = json!("true");
+        metadata["annotations"] = json!(told);
+        metadata["finalizers"] = json!([FINALIZER]);
+        metadata["ownerReferences"] = owner("Cluster", "cluster.x-k8s.io/v1alpha2", self.uid("Cluster", 0), &self.name);
+        let data = self.bootstrap_data();
+        let reference = |api_version: &str, kind: &str| json!({ "apiVersion": api_version, "kind": kind, "name": name, "namespace": self.namespace });
+        let machine = json!({
+            "apiVersion": "cluster.x-k8s.io/v1alpha2", "kind": "Machine", "metadata": metadata,
+            "spec": {
+                "version": self.version, "providerID": self.provider_id(number),
+                "bootstrap": { "configRef": reference("bootstrap.cluster.x-k8s.io/v1alpha2", "KubeadmConfig"), "data": data },
+                "infrastructureRef": reference("infrastructure.cluster.vmware.com/v1alpha2", "WCPMachine"),
+            },
+            "status": {
+                "phase": "running", "bootstrapReady": true, "infrastructureReady": true,
+                "nodeRef": { "kind": "Node", "name": name },
+            },
+        });
+        let mut metadata = self.metadata(name, "KubeadmConfig", number);
+        metadata["ownerReferences"] = of_machine.clone();
+        let registration =
+            json!({ "name": "{{ ds.meta_data.hostname }}", "kubeletExtraArgs": { "cloud-provider": "external" } });
+        let spec = match number {
+            1 => json!({
+                "clusterConfiguration": { "imageRepository": "vmware", "kubernetesVersion": format!("v{}", self.version) },
+                "initConfiguration": { "nodeRegistration": registration },
+            }),
+            _ => json!({ "joinConfiguration": {
+                "controlPlane": { "localAPIEndpoint": {} }, "nodeRegistration": registration,
+                "discovery": { "bootstrapToken": { "token": "abcdef.0123456789abcdef", "apiServerEndpoint": "192.0.2.1:6443" } },
+            }}),
+        };
+        let config = json!({
+            "apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha2", "kind": "KubeadmConfig", "metadata": metadata, "spec": spec,
+            "status": { "ready": true, "bootstrapData": data },
+        });
+        let mut metadata = self.metadata(name, "WCPMachine", number);
+        metadata["ownerReferences"] = of_machine;
+        metadata["annotations"] = json!(told);
+        metadata["finalizers"] = json!([wcp_machine::FINALIZER]);
+        let infrastructure = json!({
+            "apiVersion": "infrastructure.cluster.vmware.com/v1alpha2", "kind": "WCPMachine", "metadata": metadata,
+            "spec": {
+                "providerID": self.provider_id(number), "imageName": format!("photon-k8s-v{}", self.version.replace('+', "-")),
+                "className": "best-effort-small", "storageClass": "gc-storage-profile",
+            },
+            "status": { "ready": true, "vmstatus": "ready", "joined": true, "since": SINCE },
+        });
+        [machine, config, infrastructure]
+    }
+}

@@ -1,0 +1,158 @@
+//! A guest cluster and its machines in virtual time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use drover_api::cluster_api::kubeadm_config::v1alpha2::KubeadmConfig;
+use drover_api::cluster_api::machine::v1alpha2::Machine;
+use drover_api::wcp::wcp_machine::WCPMachine;
+use drover_clock::Clock;
+use k8s_openapi::api::core::v1::{Node, Secret};
+use serde_json::{Value, json};
+
+use super::etcd::Members;
+use super::{Guest, is_reachable};
+use crate::apiserver::{ApiServer, Direct, Options};
+use crate::world::{Part, World, WorldOptions, definitions};
+
+struct Both {
+    clock: Clock,
+    management: Direct,
+    guest: Direct,
+    names: Vec<String>,
+}
+
+fn server(clock: Clock, seed: u64) -> ApiServer {
+    ApiServer::new(Options { clock, seed, latency: Duration::ZERO, watch_window: 1000 })
+}
+
+fn list(items: Vec<Value>) -> Value {
+    json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": items })
+}
+
+async fn cluster_of(machines: usize) -> Both {
+    let clock = Clock::virtual_from("2026-01-01T12:00:00Z".parse().unwrap());
+    let (management, guest) = (server(clock, 1), server(clock, 2));
+    let lines = Guest {
+        namespace: "default".into(),
+        name: "my-tkc".into(),
+        machines,
+        version: "1.15.5".into(),
+        told: BTreeMap::new(),
+    };
+    let settled = lines.settled(clock.now());
+    management.load(&list(definitions::guest().into_iter().chain(settled.management).collect())).unwrap();
+    guest.load(&list(settled.guest)).unwrap();
+    let mut options = WorldOptions::default().with(Part::GUESTS);
+    options.guests.insert(("default".into(), "my-tkc".into()), guest.clone());
+    tokio::spawn(World::run(management.clone(), options));
+    tokio::spawn(World::run(guest.clone(), WorldOptions::default()));
+    let both = Both {
+        clock,
+        management: management.direct("test"),
+        guest: guest.direct("test"),
+        names: lines.machine_names(),
+    };
+    both.passes(10).await;
+    both
+}
+
+impl Both {
+    async fn passes(&self, seconds: u64) {
+        self.clock.sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// The same machine under another name.
+    fn copy(&self, name: &str) {
+        let old = self.names[0].as_str();
+        let mut config: KubeadmConfig = self.management.get(Some("default"), old).unwrap().unwrap();
+        config.metadata = renamed(&config.metadata, name);
+        config.status = None;
+        self.management.create(&config).unwrap();
+        let mut infrastructure: WCPMachine = self.management.get(Some("default"), old).unwrap().unwrap();
+        infrastructure.metadata = renamed(&infrastructure.metadata, name);
+        infrastructure.spec.as_mut().unwrap().provider_id = None;
+        infrastructure.status = None;
+        self.management.create(&infrastructure).unwrap();
+        let mut machine: Machine = self.management.get(Some("default"), old).unwrap().unwrap();
+        machine.metadata = renamed(&machine.metadata, name);
+        machine.status = None;
+        let spec = machine.spec.as_mut().unwrap();
+        spec.provider_id = None;
+        spec.infrastructure_ref.as_mut().unwrap().name = Some(name.into());
+        let bootstrap = spec.bootstrap.as_mut().unwrap();
+        bootstrap.data = None;
+        bootstrap.config_ref.as_mut().unwrap().name = Some(name.into());
+        self.management.create(&machine).unwrap();
+    }
+
+    fn machine(&self, name: &str) -> Option<Machine> {
+        self.management.get(Some("default"), name).unwrap()
+    }
+
+    fn voters(&self) -> usize {
+        Members::read(&self.guest).voters().count()
+    }
+}
+
+fn renamed(
+    metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    name: &str,
+) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+    let mut metadata = metadata.clone();
+    metadata.name = Some(name.into());
+    (metadata.uid, metadata.resource_version, metadata.owner_references) = (None, None, None);
+    metadata
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_boots_after_a_while_learns_and_votes() {
+    let both = cluster_of(1).await;
+    assert!(is_reachable(&both.guest));
+    both.copy("new");
+    both.passes(61).await;
+    assert_eq!(both.machine("new").unwrap().status.unwrap().phase.as_deref(), Some("provisioned"));
+    both.passes(13).await;
+    assert_eq!((both.voters(), Members::read(&both.guest).0.len()), (1, 2));
+    both.passes(10).await;
+    assert_eq!(both.voters(), 2);
+    let node: Node = both.guest.get(None, "new").unwrap().unwrap();
+    assert!(node.metadata.labels.unwrap().contains_key("node-role.kubernetes.io/master"));
+    assert_eq!(both.machine("new").unwrap().status.unwrap().phase.as_deref(), Some("running"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_the_first_machine_takes_the_certificates_away_and_no_machine_comes_any_more() {
+    let both = cluster_of(3).await;
+    both.management.delete::<Machine>(Some("default"), &both.names[0], None).unwrap();
+    both.passes(120).await;
+    assert_eq!(both.machine(&both.names[0]), None);
+    assert_eq!(both.guest.get::<Node>(None, &both.names[0]).unwrap(), None);
+    assert_eq!(both.management.get::<Secret>(Some("default"), "my-tkc-ca").unwrap(), None);
+    assert!(is_reachable(&both.guest), "two of three members are enough");
+    let mut copy = Both { names: vec![both.names[1].clone()], ..both };
+    copy.copy("new");
+    copy.passes(600).await;
+    let config: KubeadmConfig = copy.management.get(Some("default"), "new").unwrap().unwrap();
+    assert!(config.status.unwrap().error_message.unwrap().contains("missing certificate"));
+    assert_eq!(copy.voters(), 3);
+    copy.names.clear();
+}
+
+#[tokio::test(start_paused = true)]
+async fn etcd_refuses_what_would_cost_its_quorum() {
+    let both = cluster_of(3).await;
+    let members = Members::read(&both.guest);
+    assert_eq!(members.0[0].name, both.names[0]);
+    assert!(members.0[0].leader);
+    let led = members.led_by(&both.guest, members.0[1].id).unwrap();
+    assert!(led.0[1].leader && !led.0[0].leader);
+    both.management.delete::<Machine>(Some("default"), &both.names[2], None).unwrap();
+    both.passes(120).await;
+    let members = Members::read(&both.guest);
+    assert_eq!(
+        members.without(&both.guest, members.0[0].id),
+        Err("re-configuration failed due to not enough started members".into())
+    );
+    assert_eq!(members.without(&both.guest, members.0[2].id).map(|after| after.0.len()), Ok(2));
+}

@@ -1,0 +1,179 @@
+//! From changes to the machines that they concern, and looking at these.
+
+use std::collections::BTreeMap;
+
+use drover_api::cluster_api::cluster::v1alpha2::Cluster;
+use drover_api::cluster_api::kubeadm_config::v1alpha2::KubeadmConfig;
+use drover_api::cluster_api::labels;
+use drover_api::cluster_api::machine::v1alpha2::Machine;
+use drover_api::wcp::wcp_machine::WCPMachine;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
+
+use super::infrastructure::{self, Course};
+use super::join::{Joining, join};
+use super::{CERTIFICATES, Steps, bootstrap, is_reachable, machine};
+use crate::apiserver::{Answer, Direct};
+use crate::world::agenda::{Key, Look};
+use crate::world::annotations::{AWAY, WORKLOAD_API};
+use crate::world::look::Wake;
+use crate::world::outcome::Action;
+use crate::world::{Part, World, act, pods};
+
+const MACHINES: Part = Part::ClusterApi;
+const BOOTSTRAP: Part = Part::KubeadmBootstrap;
+const INFRASTRUCTURE: Part = Part::GuestMachines;
+
+/// In the status of a virtual machine: what boots on it has come to its end once.
+const JOINED: &str = "joined";
+
+impl World {
+    /// A Machine, its config and its infrastructure have one name.
+    pub(in crate::world) fn notice_guest(&mut self, group: &str, plural: &str, key: &Key) {
+        let is_one = matches!(
+            (group, plural),
+            ("cluster.x-k8s.io", "machines")
+                | ("bootstrap.cluster.x-k8s.io", "kubeadmconfigs")
+                | ("infrastructure.cluster.vmware.com", "wcpmachines")
+        );
+        if is_one && self.has(MACHINES) {
+            self.soon(Look::GuestMachine(key.clone()));
+            self.soon(Look::Bootstrap(key.clone()));
+            self.soon(Look::Infrastructure(key.clone()));
+        }
+    }
+
+    pub(in crate::world) fn look_at_guest_machine(&self, key: &Key, now: Timestamp) -> Answer<Wake> {
+        let Some(machine) = self.read_for::<Machine>(MACHINES, &key.0, &key.1)? else { return Ok(None) };
+        let cluster = cluster_of(&machine.metadata);
+        let owner = self.read_for::<Cluster>(MACHINES, &key.0, &cluster)?;
+        let spec = machine.spec.clone().unwrap_or_default();
+        let config = spec.bootstrap.and_then(|bootstrap| bootstrap.config_ref?.name).unwrap_or_default();
+        let infrastructure = spec.infrastructure_ref.and_then(|reference| reference.name).unwrap_or_default();
+        let config = self.read_for::<KubeadmConfig>(MACHINES, &key.0, &config)?;
+        let infrastructure = self.read_for::<WCPMachine>(MACHINES, &key.0, &infrastructure)?;
+        let guest = self.guest(MACHINES, &key.0, &cluster)?;
+        let reachable = guest.as_ref().filter(|guest| is_reachable(guest));
+        let nodes = reachable.map(|guest| guest.list::<Node>()).transpose()?;
+        let node = machine.status.as_ref().and_then(|status| status.node_ref.as_ref()?.name.clone());
+        // Pods matter only to a drain.
+        let drained = reachable.filter(|_| machine.metadata.deletion_timestamp.is_some());
+        let mut on_node = drained.map(|guest| guest.list::<Pod>()).transpose()?.unwrap_or_default();
+        on_node.retain(|pod| node.is_some() && pods::node(pod) == node.as_deref());
+        let others = self.direct(MACHINES).list::<Machine>()?;
+        let is_other = |other: &Machine| {
+            cluster_of(&other.metadata) == cluster
+                && other.metadata.labels.as_ref().is_some_and(|all| all.contains_key(labels::CONTROL_PLANE))
+                && other.metadata.name != machine.metadata.name
+        };
+        let scene = machine::Scene {
+            machine: &machine,
+            cluster: owner.as_ref(),
+            config: config.as_ref(),
+            infrastructure: infrastructure.as_ref(),
+            nodes: nodes.as_deref(),
+            pods: &on_node,
+            is_last: !others.iter().any(is_other),
+        };
+        self.take_steps(MACHINES, guest.as_ref(), machine::reconcile(&scene, now), now)
+    }
+
+    pub(in crate::world) fn look_at_bootstrap(&self, key: &Key, now: Timestamp) -> Answer<Wake> {
+        let Some(config) = self.read_for::<KubeadmConfig>(BOOTSTRAP, &key.0, &key.1)? else { return Ok(None) };
+        let cluster = cluster_of(&config.metadata);
+        let mut certificates = BTreeMap::new();
+        for end in CERTIFICATES {
+            if let Some(secret) = self.read_for::<Secret>(BOOTSTRAP, &key.0, &format!("{cluster}{end}"))? {
+                certificates.insert(end, secret);
+            }
+        }
+        self.take_steps(BOOTSTRAP, None, bootstrap::reconcile(&config, &certificates, now), now)
+    }
+
+    pub(in crate::world) fn look_at_infrastructure(&self, key: &Key, now: Timestamp) -> Answer<Wake> {
+        let Some(own) = self.read_for::<WCPMachine>(INFRASTRUCTURE, &key.0, &key.1)? else { return Ok(None) };
+        let owners = own.metadata.owner_references.iter().flatten();
+        let owner = owners.filter(|owner| owner.kind == "Machine").map(|owner| owner.name.clone()).next();
+        let machine = match &owner {
+            Some(owner) => self.read_for::<Machine>(INFRASTRUCTURE, &key.0, owner)?,
+            None => None,
+        };
+        let guest = self.guest(INFRASTRUCTURE, &key.0, &cluster_of(&own.metadata))?;
+        let steps = match infrastructure::reconcile(&own, machine.as_ref(), now) {
+            Course::Steps(steps) => steps,
+            Course::Off => {
+                let stopped = guest.as_ref().map(|guest| switched_off(guest, &key.1)).transpose()?.unwrap_or_default();
+                Steps { own: vec![infrastructure::released(&own)], guest: stopped, wake: None }
+            }
+            Course::Runs(since) => self.boot(&own, machine.as_ref(), guest.as_ref(), since, now),
+        };
+        self.take_steps(INFRASTRUCTURE, guest.as_ref(), steps, now)
+    }
+
+    fn boot(
+        &self,
+        own: &WCPMachine,
+        machine: Option<&Machine>,
+        guest: Option<&Direct>,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Steps {
+        let is_done = own.status.as_ref().is_some_and(|status| status.rest.get(JOINED) == Some(&json!(true)));
+        let (Some(machine), Some(guest)) = (machine, guest) else { return Steps::default() };
+        if is_done || machine.metadata.deletion_timestamp.is_some() {
+            return Steps::default();
+        }
+        let provider_id = own.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default();
+        let version = machine.spec.as_ref().and_then(|spec| spec.version.clone()).unwrap_or_default();
+        let version = version.trim_start_matches('v');
+        let joining = Joining { name: pods::name(&machine.metadata), version, provider_id: &provider_id, since };
+        join(&joining, guest, now).unwrap_or_else(|| {
+            let mut after = own.clone();
+            after.status.get_or_insert_default().rest.insert(JOINED.into(), json!(true));
+            Steps::own(Action::change(own, &after).into_iter().collect())
+        })
+    }
+
+    fn take_steps(&self, part: Part, guest: Option<&Direct>, steps: Steps, now: Timestamp) -> Answer<Wake> {
+        let direct = self.direct(part);
+        for action in &steps.own {
+            act::perform(&direct, action, now)?;
+        }
+        for (action, guest) in steps.guest.iter().filter_map(|action| Some((action, guest?))) {
+            match act::perform(guest, action, now) {
+                // A budget lets the pod not go: the drain tries again.
+                Err(status) if status.code == 429 => {}
+                answer => answer?,
+            }
+        }
+        Ok(steps.wake)
+    }
+
+    /// The API of a guest cluster, unless it is cut off from the controllers of the management cluster. Machines reach it all the same.
+    fn guest(&self, part: Part, namespace: &str, cluster: &str) -> Answer<Option<Direct>> {
+        let key = (namespace.to_owned(), cluster.to_owned());
+        let Some(server) = self.options.guests.get(&key).filter(|_| self.has(part)) else { return Ok(None) };
+        let object = self.read_for::<Cluster>(part, namespace, cluster)?;
+        let told = object.and_then(|object| object.metadata.annotations?.remove(WORKLOAD_API));
+        let is_cut_off = part == MACHINES && told.as_deref() == Some(AWAY);
+        Ok((!is_cut_off).then(|| server.direct(part.actor())))
+    }
+}
+
+fn cluster_of(metadata: &ObjectMeta) -> String {
+    metadata.labels.as_ref().and_then(|labels| labels.get(labels::CLUSTER_NAME)).cloned().unwrap_or_default()
+}
+
+/// Nothing runs any more on a machine that is gone.
+fn switched_off(guest: &Direct, node: &str) -> Answer<Vec<Action>> {
+    let there = guest.list::<Pod>()?.into_iter().filter(|pod| pods::node(pod) == Some(node));
+    Ok(there
+        .map(|pod| Action::RemovePod {
+            namespace: pods::namespace(&pod.metadata).into(),
+            name: pods::name(&pod.metadata).into(),
+            uid: pods::uid(&pod.metadata).into(),
+        })
+        .collect())
+}

@@ -1,0 +1,290 @@
+//! Carries out the update of a guest cluster's control plane: follows both clusters, decides with [`drover_core::guest`], acts.
+//!
+//! It is one try, as a Job makes it: it ends when no machine differs, or when something takes too long. Whoever begins anew goes
+//! on from there.
+
+mod books;
+pub mod etcdctl;
+mod hands;
+mod recovery;
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_api::cluster_api::secrets;
+use drover_clock::{Clock, later};
+use drover_core::guest::{Deed, Dialect, Failure, Member, Next, Order, View, Wait, decide};
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use kube::Client;
+use serde::Deserialize;
+
+pub use self::recovery::{RecoveryError, recover_certificates};
+
+use self::books::Books;
+use self::hands::Hands;
+use crate::api::{Api, ApiError};
+use crate::drain::DrainError;
+
+/// Everything is looked at again after this time, should an event have been lost.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// From what was refused to the next try.
+const PAUSE: Duration = Duration::from_secs(1);
+/// No answer of etcd takes longer.
+const ETCD_PATIENCE: Duration = Duration::from_secs(60);
+/// How long the API server of the management cluster may take to say which versions it has.
+const DISCOVERY_TRIES: usize = 60;
+
+/// The API of a guest cluster and its etcd.
+#[derive(Clone)]
+pub struct Guest {
+    pub client: Client,
+    pub etcd: Arc<dyn Etcd>,
+}
+
+impl Debug for Guest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guest").field("etcd", &self.etcd).finish_non_exhaustive()
+    }
+}
+
+/// Where guest clusters are reached.
+pub trait Guests: Debug + Send + Sync {
+    /// The cluster that this kubeconfig leads to, or why it cannot be reached.
+    fn reach(&self, kubeconfig: String) -> BoxFuture<'static, Result<Guest, String>>;
+}
+
+/// The etcd of a guest cluster. Each deed can be asked for twice.
+pub trait Etcd: Debug + Send + Sync {
+    fn members(&self) -> BoxFuture<'static, Result<Vec<Member>, String>>;
+    fn move_leader(&self, from: u64, to: u64) -> BoxFuture<'static, Result<(), String>>;
+    fn remove(&self, id: u64) -> BoxFuture<'static, Result<(), String>>;
+}
+
+/// What happens, as it happens.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Saying {
+    Does(String),
+    /// It is tried again.
+    Refused(String),
+    /// What is waited for has changed.
+    Waits(Vec<Wait>),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum UpdateError {
+    #[error("{0}")]
+    Failed(Failure),
+    #[error("cannot drain Node {node} of the guest cluster: {cause}")]
+    Drain { node: String, cause: DrainError },
+    #[error("cannot ask for the versions of cluster.x-k8s.io: {0}")]
+    Discovery(ApiError),
+    #[error(
+        "the management cluster has no version of cluster.x-k8s.io that is spoken here (v1alpha2, v1beta1); it has: {0}"
+    )]
+    NoClusterApi(String),
+    #[error("cannot read {what}: {cause}")]
+    Forbidden { what: String, cause: String },
+    #[error("there is no Secret {0} with the kubeconfig of the guest cluster")]
+    NoKubeconfig(String),
+}
+
+/// Carries out an order to its end. Dropping the future stops it.
+pub async fn update(
+    client: Client,
+    guests: &dyn Guests,
+    clock: Clock,
+    order: &Order,
+    tell: &mut (dyn FnMut(Saying) + Send),
+) -> Result<(), UpdateError> {
+    let api = Api::new(client, clock);
+    let dialect = dialect(&api, clock).await?;
+    let books = Books::open(api.clone(), clock, &order.namespace, &order.cluster, dialect);
+    let update = Update {
+        hands: Hands { api, guest: None, clock },
+        started: clock.now(),
+        drained: BTreeSet::new(),
+        told: Vec::new(),
+        books,
+        guests,
+        clock,
+        order,
+        dialect,
+        tell,
+    };
+    update.run().await
+}
+
+/// Which version of Cluster API the management cluster has.
+async fn dialect(api: &Api, clock: Clock) -> Result<Dialect, UpdateError> {
+    #[derive(Deserialize)]
+    struct Group {
+        #[serde(default)]
+        versions: Vec<Version>,
+    }
+    #[derive(Deserialize)]
+    struct Version {
+        version: String,
+    }
+    let path = format!("/apis/{}", drover_api::cluster_api::GROUP);
+    for tries in 1.. {
+        match api.get(&path).await {
+            Ok(body) => {
+                let group: Group = serde_json::from_slice(&body).unwrap_or(Group { versions: Vec::new() });
+                let versions: Vec<String> = group.versions.into_iter().map(|one| one.version).collect();
+                return Dialect::of(&versions).ok_or_else(|| UpdateError::NoClusterApi(versions.join(", ")));
+            }
+            Err(error) if error.code() == Some(404) => return Err(UpdateError::NoClusterApi("none".to_owned())),
+            Err(error) if error.is_forbidden() || tries >= DISCOVERY_TRIES => {
+                return Err(UpdateError::Discovery(error));
+            }
+            Err(_) => clock.sleep(PAUSE).await,
+        }
+    }
+    Err(UpdateError::NoClusterApi("none".to_owned()))
+}
+
+struct Update<'a> {
+    books: Books,
+    hands: Hands,
+    guests: &'a dyn Guests,
+    clock: Clock,
+    order: &'a Order,
+    dialect: Dialect,
+    started: Timestamp,
+    drained: BTreeSet<String>,
+    told: Vec<Wait>,
+    tell: &'a mut (dyn FnMut(Saying) + Send),
+}
+
+impl Update<'_> {
+    async fn run(mut self) -> Result<(), UpdateError> {
+        loop {
+            self.books.take_all();
+            if let Some((what, cause)) = self.books.forbidden() {
+                return Err(UpdateError::Forbidden { what, cause });
+            }
+            if !self.books.management_is_whole() {
+                self.books.hear_until(later(self.clock.now(), LOOK_AGAIN)).await;
+                continue;
+            }
+            self.reach_guest().await?;
+            if self.books.guest_is_listed_soon(self.started) {
+                self.books.hear_until(later(self.clock.now(), PAUSE)).await;
+                continue;
+            }
+            match self.decide().await {
+                Next::Act(deeds) => self.perform(deeds).await?,
+                Next::Wait { waits, look_again } => self.wait(waits, look_again).await,
+                Next::Done => return Ok(()),
+                Next::AskEtcd => self.books.hear_until(later(self.clock.now(), PAUSE)).await,
+                Next::Fail(failure) => {
+                    if let Some(note) = &failure.note {
+                        // It is only for whoever tries next.
+                        let _ = self.hands.write(note, &mut self.books).await;
+                    }
+                    return Err(UpdateError::Failed(failure));
+                }
+            }
+        }
+    }
+
+    /// Connects to the guest cluster, once there is something to connect with.
+    async fn reach_guest(&mut self) -> Result<(), UpdateError> {
+        if self.hands.guest.is_some() {
+            return Ok(());
+        }
+        let name = format!("{}{}", self.order.cluster, secrets::KUBECONFIG);
+        let Some(kubeconfig) = self.books.kubeconfig(&name) else {
+            // Whether there is a cluster at all is said first.
+            return match self.books.has_cluster(&self.order.cluster) {
+                true => Err(UpdateError::NoKubeconfig(format!("{}/{name}", self.order.namespace))),
+                false => Ok(()),
+            };
+        };
+        match self.guests.reach(kubeconfig).await {
+            Ok(guest) => {
+                self.books.follow_guest(guest.client.clone());
+                self.hands.guest = Some(guest);
+            }
+            Err(why) => self.books.away(why),
+        }
+        Ok(())
+    }
+
+    /// Decides, asking etcd where that is needed: its answer holds for this moment only.
+    async fn decide(&mut self) -> Next {
+        let next = decide(&self.view(None));
+        let (Next::AskEtcd, Some(guest)) = (&next, &self.hands.guest) else { return next };
+        let limit = self.clock.on_the_wall(ETCD_PATIENCE);
+        let silent = || Err(format!("no answer within {} s", ETCD_PATIENCE.as_secs()));
+        let members = tokio::time::timeout(limit, guest.etcd.members()).await.unwrap_or_else(|_| silent());
+        self.books.take_all();
+        decide(&self.view(Some(&members)))
+    }
+
+    fn view<'a>(&'a self, etcd: Option<&'a Result<Vec<Member>, String>>) -> View<'a> {
+        View {
+            order: self.order,
+            dialect: self.dialect,
+            seen: self.books.seen(),
+            away: self.books.why_away(),
+            etcd,
+            drained: &self.drained,
+            started: self.started,
+            told: &self.told,
+            now: self.clock.now(),
+        }
+    }
+
+    async fn perform(&mut self, deeds: Vec<Deed>) -> Result<(), UpdateError> {
+        self.told.clear();
+        for deed in deeds {
+            let (what, result) = match &deed {
+                Deed::Write(write) => {
+                    (format!("{}: {}", write.purpose, write.object), self.hands.write(write, &mut self.books).await)
+                }
+                Deed::Drain { node } => (format!("drain Node {node}"), self.drain(node).await?),
+                Deed::MoveLeader { from, to, name } => {
+                    (format!("let the member {name} of etcd lead"), self.hands.move_leader(*from, *to).await)
+                }
+                Deed::RemoveMember { id, name } => {
+                    (format!("remove the member {name} of etcd"), self.hands.remove_member(*id).await)
+                }
+            };
+            match result {
+                Ok(()) => (self.tell)(Saying::Does(what)),
+                Err(why) => {
+                    (self.tell)(Saying::Refused(format!("cannot {what}: {why}")));
+                    self.books.hear_until(later(self.clock.now(), PAUSE)).await;
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What passes by itself is tried again; a drain that took too long ends this try.
+    async fn drain(&mut self, node: &str) -> Result<Result<(), String>, UpdateError> {
+        match self.hands.drain(node, self.order.machine_timeout).await {
+            Ok(()) => {
+                self.drained.insert(node.to_owned());
+                Ok(Ok(()))
+            }
+            Err(DrainError::Api { act, cause }) => Ok(Err(format!("{act}: {cause}"))),
+            Err(cause) => Err(UpdateError::Drain { node: node.to_owned(), cause }),
+        }
+    }
+
+    async fn wait(&mut self, waits: Vec<Wait>, look_again: Option<Timestamp>) {
+        let sentences = |waits: &[Wait]| waits.iter().map(|wait| wait.sentence.clone()).collect::<Vec<_>>();
+        if sentences(&waits) != sentences(&self.told) {
+            (self.tell)(Saying::Waits(waits.clone()));
+        }
+        self.told = waits;
+        let latest = later(self.clock.now(), LOOK_AGAIN);
+        self.books.hear_until(look_again.map_or(latest, |moment| moment.min(latest))).await;
+    }
+}

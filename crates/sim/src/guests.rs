@@ -1,0 +1,120 @@
+//! Guest clusters without a network: their API servers are in this process, and their etcd is what the world says of it.
+
+use std::sync::Arc;
+
+use drover_api::cluster_api::cluster::v1alpha2::Cluster;
+use drover_core::guest::Member;
+use drover_corral::apiserver::{ApiServer, Direct};
+use drover_corral::world::annotations::{AWAY, MEMBER_REMOVAL, REFUSED, WORKLOAD_API};
+use drover_corral::world::guest::etcd::{Members, NAME, NAMESPACE};
+use drover_corral::world::guest::is_reachable;
+use drover_operator::guest::{Etcd, Guest, Guests};
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, PostParams};
+
+use crate::gate::Gate;
+
+/// Whoever asks, through the gate.
+#[derive(Debug, Clone)]
+pub struct SimulatedGuests {
+    pub gate: Gate,
+    pub guest: ApiServer,
+    /// Of the Cluster, whose annotations tell what is wrong with it.
+    pub key: (String, String),
+    pub operator: String,
+}
+
+impl Guests for SimulatedGuests {
+    fn reach(&self, _: String) -> BoxFuture<'static, Result<Guest, String>> {
+        let etcd = Arc::new(SimulatedEtcd(self.clone()));
+        let client = self.client();
+        Box::pin(async move { Ok(Guest { client, etcd }) })
+    }
+}
+
+impl SimulatedGuests {
+    fn client(&self) -> kube::Client {
+        let (guest, management, key) = (self.guest.direct("gate"), self.gate.server(), self.key.clone());
+        let answers = Arc::new(move || !is_cut_off(&management, &key) && is_reachable(&guest));
+        self.gate.client_of(&self.guest, &self.operator, answers)
+    }
+}
+
+fn is_cut_off(management: &ApiServer, key: &(String, String)) -> bool {
+    annotation(management, key, WORKLOAD_API).as_deref() == Some(AWAY)
+}
+
+fn annotation(management: &ApiServer, (namespace, name): &(String, String), key: &str) -> Option<String> {
+    let cluster = management.direct("gate").get::<Cluster>(Some(namespace), name).ok().flatten()?;
+    cluster.metadata.annotations?.remove(key)
+}
+
+/// Ends the watches of a guest cluster when it is cut off, as a network does.
+pub async fn cut_off(management: ApiServer, guest: ApiServer, key: (String, String)) {
+    let mut changes = management.changes();
+    let mut was_away = false;
+    while let Some(change) = changes.recv().await {
+        if change.resource.kind == "Cluster" {
+            let is_away = is_cut_off(&management, &key);
+            if std::mem::replace(&mut was_away, is_away) != is_away && is_away {
+                guest.cut_watches(None);
+            }
+        }
+    }
+}
+
+/// Its members are read as they are; a change is a write like any other, to which faults happen.
+#[derive(Debug, Clone)]
+struct SimulatedEtcd(SimulatedGuests);
+
+impl SimulatedEtcd {
+    fn change(
+        &self,
+        change: impl FnOnce(&Members, &Direct) -> Result<Members, String> + Send + 'static,
+    ) -> BoxFuture<'static, Result<(), String>> {
+        let guests = self.0.clone();
+        Box::pin(async move {
+            let direct = guests.guest.direct("etcd");
+            let known = direct.get::<ConfigMap>(Some(NAMESPACE), NAME).map_err(|status| status.message.clone())?;
+            let after = change(&Members::read(&direct), &direct)?;
+            let mut map: ConfigMap = serde_json::from_value(after.object()).map_err(|error| error.to_string())?;
+            map.metadata.resource_version = known.and_then(|known| known.metadata.resource_version);
+            let maps: Api<ConfigMap> = Api::namespaced(guests.client(), NAMESPACE);
+            maps.replace(NAME, &PostParams::default(), &map).await.map(drop).map_err(|error| error.to_string())
+        })
+    }
+}
+
+impl Etcd for SimulatedEtcd {
+    fn members(&self) -> BoxFuture<'static, Result<Vec<Member>, String>> {
+        let (guest, cut_off) = (self.0.guest.direct("etcd"), is_cut_off(&self.0.gate.server(), &self.0.key));
+        let read = |guest: &Direct| {
+            let members = Members::read(guest).0.into_iter();
+            let read = members.map(|one| Member {
+                healthy: Members::is_well(guest, &one),
+                id: one.id,
+                name: one.name,
+                learner: one.learner,
+                leader: one.leader,
+            });
+            read.collect()
+        };
+        let answer =
+            if cut_off || !is_reachable(&guest) { Err("connection refused".to_owned()) } else { Ok(read(&guest)) };
+        Box::pin(async move { answer })
+    }
+
+    fn move_leader(&self, _: u64, to: u64) -> BoxFuture<'static, Result<(), String>> {
+        self.change(move |members, guest| members.led_by(guest, to))
+    }
+
+    fn remove(&self, id: u64) -> BoxFuture<'static, Result<(), String>> {
+        let refused = annotation(&self.0.gate.server(), &self.0.key, MEMBER_REMOVAL).as_deref() == Some(REFUSED);
+        self.change(move |members, guest| match refused {
+            true => Err("etcdserver: request timed out".to_owned()),
+            false if members.0.iter().all(|member| member.id != id) => Ok(members.clone()),
+            false => members.without(guest, id),
+        })
+    }
+}

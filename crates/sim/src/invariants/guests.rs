@@ -1,0 +1,85 @@
+//! What must hold of a guest cluster while its control plane is updated: its certificates stay, its etcd has its quorum, its API
+//! answers, and there is never more than one machine too many, or one too few.
+
+use serde_json::Value;
+
+use super::{Change, Checker};
+use crate::known::Known;
+
+const CERTIFICATES: [&str; 4] = ["-ca", "-etcd", "-proxy", "-sa"];
+
+/// What was seen of a guest cluster so far.
+#[derive(Debug, Default)]
+pub struct GuestSeen {
+    /// It was whole once: before that nothing is held against it.
+    began: bool,
+    has_quorum: bool,
+    answers: bool,
+    /// How many machines its control plane had in the beginning.
+    machines: usize,
+}
+
+impl Checker {
+    /// After a change in the guest cluster.
+    pub fn see_guest(&mut self, guest: &Known) {
+        let (voters, well) = (voters(guest), |part: &str, name: &String| is_ready(guest, &format!("{part}-{name}")));
+        let up = voters.iter().filter(|name| well("etcd", name)).count();
+        let has_quorum = up > voters.len() / 2;
+        let answers = has_quorum && voters.iter().any(|name| well("etcd", name) && well("kube-apiserver", name));
+        if !self.guest.began {
+            self.guest.began = has_quorum && answers && up == voters.len();
+            (self.guest.has_quorum, self.guest.answers) = (self.guest.began, self.guest.began);
+            return;
+        }
+        if std::mem::replace(&mut self.guest.has_quorum, has_quorum) && !has_quorum {
+            self.violation(format!(
+                "etcd of the guest cluster has lost its quorum: {up} of {} voters are well",
+                voters.len()
+            ));
+        }
+        if std::mem::replace(&mut self.guest.answers, answers) && !answers {
+            self.violation("the API of the guest cluster does not answer any more".to_owned());
+        }
+    }
+
+    pub(super) fn check_certificates(&mut self, known: &Known, change: &Change<'_>) {
+        let is_one = known.named("Cluster").any(|(namespace, cluster, _)| {
+            namespace == change.namespace && CERTIFICATES.iter().any(|end| change.name == format!("{cluster}{end}"))
+        });
+        let Some(before) = change.before.filter(|_| is_one) else { return };
+        match change.after {
+            None => self.violation(format!("the certificates in Secret {} are gone", change.name)),
+            Some(after) if after["data"] != before["data"] => {
+                self.violation(format!("the certificates in Secret {} are others", change.name));
+            }
+            Some(_) => {}
+        }
+    }
+
+    pub(super) fn check_machines(&mut self, known: &Known) {
+        let is_of_control_plane =
+            |machine: &&Value| machine["metadata"]["labels"]["cluster.x-k8s.io/control-plane"].is_string();
+        let count = known.all("Machine").filter(is_of_control_plane).count();
+        if !self.guest.began {
+            self.guest.machines = count;
+        } else if count > self.guest.machines + 1 || count < self.guest.machines {
+            let before = self.guest.machines;
+            self.violation(format!("the control plane of {before} machines has {count}"));
+        }
+    }
+}
+
+/// The names of the members that vote.
+pub fn voters(guest: &Known) -> Vec<String> {
+    let map = guest.get("ConfigMap", "corral", "etcd");
+    let text = map.and_then(|map| map["data"]["members"].as_str()).unwrap_or_default();
+    let members: Value = serde_json::from_str(text).unwrap_or_default();
+    let votes = |member: &&Value| member["learner"] != true;
+    let all = members.as_array().into_iter().flatten().filter(votes);
+    all.filter_map(|member| member["name"].as_str().map(str::to_owned)).collect()
+}
+
+fn is_ready(guest: &Known, pod: &str) -> bool {
+    let pod = guest.get("Pod", "kube-system", pod).filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+    pod.is_some_and(|pod| super::has_condition(pod, "Ready"))
+}

@@ -1,0 +1,216 @@
+//! A guest cluster in a few lines, and the update of its control plane.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_core::guest::{Order, OrderError, Patches, Version};
+use drover_corral::apiserver::{ApiServer, Options};
+use drover_corral::world::guest::Guest as Settled;
+use drover_corral::world::{Part, WorldOptions, definitions};
+use jiff::{SignedDuration, Timestamp};
+use kube::core::Status;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Scenario;
+use crate::known::Known;
+
+const CERTIFICATES: [&str; 4] = ["ca", "etcd", "proxy", "sa"];
+
+/// A guest cluster whose control plane is updated from the scenario's `from` to its `to`, as a Job would do it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Guest {
+    pub namespace: String,
+    pub name: String,
+    /// How many machines its control plane has.
+    pub machines: usize,
+    pub upgrade_id: String,
+    /// How long a machine may take to come, and to go.
+    pub machine_timeout_seconds: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub infrastructure_patches: Vec<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bootstrap_patches: Vec<Value>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kubeadm_patches: Vec<Value>,
+    /// Annotations of machines and their infrastructure, by number from 1; those that tell them what to do are in corral.md.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub told: BTreeMap<usize, BTreeMap<String, String>>,
+    /// More objects of the guest cluster.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub manifests: Vec<Value>,
+}
+
+impl Default for Guest {
+    fn default() -> Self {
+        Guest {
+            namespace: "default".to_owned(),
+            name: "my-tkc".to_owned(),
+            machines: 3,
+            upgrade_id: "1280807".to_owned(),
+            machine_timeout_seconds: 900,
+            infrastructure_patches: Vec::new(),
+            bootstrap_patches: Vec::new(),
+            kubeadm_patches: Vec::new(),
+            told: BTreeMap::new(),
+            manifests: Vec::new(),
+        }
+    }
+}
+
+impl Guest {
+    pub fn key(&self) -> (String, String) {
+        (self.namespace.clone(), self.name.clone())
+    }
+
+    fn settled(&self, version: &str) -> Settled {
+        Settled {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            machines: self.machines,
+            version: version.trim_start_matches('v').to_owned(),
+            told: self.told.clone(),
+        }
+    }
+}
+
+impl Scenario {
+    /// The update that is asked for; none without a guest cluster.
+    pub fn order(&self) -> Option<Result<Order, OrderError>> {
+        let guest = self.guest.as_ref()?;
+        let Some(version) = Version::parse(&self.to) else { return Some(Err(OrderError::Version(self.to.clone()))) };
+        let order = Order {
+            namespace: guest.namespace.clone(),
+            cluster: guest.name.clone(),
+            version,
+            id: guest.upgrade_id.clone(),
+            patches: Patches {
+                infrastructure: guest.infrastructure_patches.clone(),
+                bootstrap: guest.bootstrap_patches.clone(),
+                kubeadm: guest.kubeadm_patches.clone(),
+            },
+            machine_timeout: SignedDuration::from_secs(i64::from(guest.machine_timeout_seconds)),
+        };
+        Some(order.check())
+    }
+
+    /// The definitions and objects of guest clusters in the management cluster.
+    pub(super) fn guest_objects(&self) -> Vec<Value> {
+        let Some(guest) = &self.guest else { return Vec::new() };
+        let mut objects = definitions::guest();
+        objects.extend(guest.settled(&self.from).settled(Timestamp::UNIX_EPOCH).management);
+        objects
+    }
+
+    /// The guest cluster's own API server; none without one.
+    pub fn guest_server(&self, options: Options) -> Option<ApiServer> {
+        self.guest.as_ref().map(|_| ApiServer::new(options))
+    }
+
+    /// Makes what is on the guest cluster.
+    pub fn set_up_guest(&self, server: &ApiServer) -> Result<(), Box<Status>> {
+        let Some(guest) = &self.guest else { return Ok(()) };
+        let mut objects = guest.settled(&self.from).settled(Timestamp::UNIX_EPOCH).guest;
+        objects.extend(guest.manifests.iter().cloned());
+        server.load(&json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": objects }))
+    }
+
+    /// The machines of the guest cluster, without heartbeats.
+    pub fn guest_world() -> WorldOptions {
+        let mut options = WorldOptions::default();
+        options.kubelet.lease_period = None;
+        options
+    }
+
+    pub(super) fn guest_parts(&self) -> Vec<Part> {
+        if self.guest.is_some() { Part::GUESTS.to_vec() } else { Vec::new() }
+    }
+
+    /// What is still wrong with a guest cluster that is to be updated. `guest` is what is on it.
+    pub fn unmet_of_guest(&self, known: &Known, guest: &Known) -> Vec<String> {
+        let Some(lines) = self.guest.as_ref().filter(|_| self.expect.complete.is_none()) else { return Vec::new() };
+        let mut unmet = Vec::new();
+        let version = self.to.trim_start_matches('v');
+        let mut names = BTreeSet::new();
+        for (_, name, machine) in known.named("Machine") {
+            names.insert(name.to_owned());
+            let annotations = &machine["metadata"]["annotations"];
+            if machine["spec"]["version"] != version {
+                unmet.push(format!("machine {name} is of {}", machine["spec"]["version"]));
+            }
+            if !machine["metadata"]["deletionTimestamp"].is_null() {
+                unmet.push(format!("machine {name} is on its way out"));
+            }
+            for mark in ["upgrade.cluster-api.vmware.com/id", "drover.dev/failed"] {
+                if annotations[mark].is_string() {
+                    unmet.push(format!("machine {name} still carries {mark}"));
+                }
+            }
+        }
+        if names.len() != lines.machines {
+            unmet.push(format!("there are {} machines, not {}", names.len(), lines.machines));
+        }
+        for kind in ["KubeadmConfig", "WCPMachine"] {
+            let left: BTreeSet<String> = known.named(kind).map(|(_, name, _)| name.to_owned()).collect();
+            if left != names {
+                unmet.push(format!("there are {kind}s {left:?} for machines {names:?}"));
+            }
+        }
+        let nodes: BTreeSet<String> = guest.named("Node").map(|(_, name, _)| name.to_owned()).collect();
+        let voters: BTreeSet<String> = crate::invariants::guests::voters(guest).into_iter().collect();
+        for (what, found) in [("Nodes", nodes), ("voters of etcd", voters)] {
+            if found != names {
+                unmet.push(format!("the {what} are {found:?}, the machines {names:?}"));
+            }
+        }
+        unmet.extend(unmet_certificates(known, lines));
+        unmet.extend(unmet_kubeadm(guest, version, &names));
+        unmet
+    }
+}
+
+fn unmet_certificates(known: &Known, lines: &Guest) -> Vec<String> {
+    let mut unmet = Vec::new();
+    let configs: Vec<&Value> = known.all("KubeadmConfig").map(|config| &config["metadata"]["uid"]).collect();
+    let cluster = known.get("Cluster", &lines.namespace, &lines.name).map(|cluster| &cluster["metadata"]["uid"]);
+    for end in CERTIFICATES {
+        let name = format!("{}-{end}", lines.name);
+        let Some(secret) = known.get("Secret", &lines.namespace, &name) else {
+            unmet.push(format!("the Secret {name} is gone"));
+            continue;
+        };
+        let owners: Vec<&Value> =
+            secret["metadata"]["ownerReferences"].as_array().into_iter().flatten().map(|owner| &owner["uid"]).collect();
+        if !owners.iter().any(|owner| Some(*owner) == cluster) {
+            unmet.push(format!("the Secret {name} does not belong to the Cluster"));
+        }
+        if !owners.iter().any(|owner| configs.contains(owner)) {
+            unmet.push(format!("the Secret {name} belongs to no KubeadmConfig"));
+        }
+    }
+    unmet
+}
+
+fn unmet_kubeadm(guest: &Known, version: &str, names: &BTreeSet<String>) -> Vec<String> {
+    let Some(map) = guest.get("ConfigMap", "kube-system", "kubeadm-config") else {
+        return vec!["the guest has no kubeadm-config".to_owned()];
+    };
+    let document = |key: &str| {
+        let text = map["data"][key].as_str()?;
+        serde_saphyr::from_str::<Value>(text).ok()
+    };
+    let mut unmet = Vec::new();
+    let configuration = document("ClusterConfiguration").unwrap_or_default();
+    if configuration["kubernetesVersion"] != format!("v{version}") {
+        unmet.push(format!("kubeadm-config is of {}", configuration["kubernetesVersion"]));
+    }
+    if let Some(status) = document("ClusterStatus") {
+        let endpoints: BTreeSet<String> =
+            status["apiEndpoints"].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+        if endpoints != *names {
+            unmet.push(format!("kubeadm-config names the API servers {endpoints:?}"));
+        }
+    }
+    unmet
+}
