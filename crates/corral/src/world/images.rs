@@ -1,19 +1,28 @@
 //! Images that Harvester imports, the ISO of a release among them: they come in after a while, fail and are tried again, or stall.
 //!
 //! Models the image controllers of Harvester 1.7 with their CDI backend, as far as `Imported`, `RetryLimitExceeded` and the
-//! progress show it. Left out: the DataVolume, the claim and the importer pod behind an image, uploads, and checksums.
+//! progress show it, and the claim that an image is imported into, which has a volume at once. Left out: the DataVolume and the
+//! importer pod behind an image, uploads, and checksums.
 
 use std::time::Duration;
 
-use drover_api::harvester::virtual_machine_image::{VirtualMachineImage, conditions};
+use std::collections::BTreeMap;
+
+use drover_api::harvester::virtual_machine_image::{STATIC_STORAGE_CLASS, VirtualMachineImage, conditions};
 use drover_clock::later;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimStatus, VolumeResourceRequirements,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::agenda::{Key, Look};
 use super::annotations::{self, IMPORT_DURATION, IMPORT_FAILS, Lasts};
 use super::look::Wake;
 use super::outcome::{Action, Outcome};
-use super::{Part, World, loose};
+use super::workloads::template::controlled_by;
+use super::{Part, World, loose, pods};
 use crate::apiserver::Answer;
 
 /// How long an import takes if nothing else is said.
@@ -104,6 +113,36 @@ fn fail(mut image: VirtualMachineImage, now: Timestamp) -> Outcome {
     put(&image)
 }
 
+/// The claim of the image's name, which pods mount.
+fn claim(image: &VirtualMachineImage, known: Option<&PersistentVolumeClaim>) -> Option<Action> {
+    if image.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let Some(known) = known else {
+        let size = BTreeMap::from([("storage".to_string(), Quantity("10Gi".into()))]);
+        return Some(Action::create(&PersistentVolumeClaim {
+            metadata: ObjectMeta {
+                name: image.metadata.name.clone(),
+                namespace: image.metadata.namespace.clone(),
+                owner_references: Some(vec![controlled_by(image)]),
+                ..ObjectMeta::default()
+            },
+            spec: Some(PersistentVolumeClaimSpec {
+                access_modes: Some(vec!["ReadWriteMany".into()]),
+                storage_class_name: Some(STATIC_STORAGE_CLASS.into()),
+                volume_name: Some(format!("pvc-{}", pods::uid(&image.metadata))),
+                resources: Some(VolumeResourceRequirements { requests: Some(size), ..Default::default() }),
+                ..PersistentVolumeClaimSpec::default()
+            }),
+            status: None,
+        }));
+    };
+    let mut after = known.clone();
+    let status: &mut PersistentVolumeClaimStatus = after.status.get_or_insert_default();
+    status.phase = Some("Bound".into());
+    Action::change(known, &after)
+}
+
 fn put(image: &VirtualMachineImage) -> Outcome {
     Outcome::act(vec![Action::status(image)])
 }
@@ -117,7 +156,10 @@ impl World {
 
     pub(super) fn look_at_image(&self, key: &Key, now: Timestamp) -> Answer<Wake> {
         let Some(image) = self.read_for::<VirtualMachineImage>(Part::Images, &key.0, &key.1)? else { return Ok(None) };
-        self.perform(Part::Images, &reconcile(&image, now), now)
+        let known = self.read_for::<PersistentVolumeClaim>(Part::Images, &key.0, &key.1)?;
+        let mut outcome = reconcile(&image, now);
+        outcome.actions.extend(claim(&image, known.as_ref()));
+        self.perform(Part::Images, &outcome, now)
     }
 }
 
@@ -154,6 +196,14 @@ mod tests {
         assert_eq!(state(&cluster), ("Unknown".into(), 50, 0));
         cluster.passes(20).await;
         assert_eq!(state(&cluster), ("True".into(), 100, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_image_has_a_claim_with_a_volume() {
+        let cluster = with_image(json!({}));
+        cluster.passes(1).await;
+        let claim: PersistentVolumeClaim = cluster.get("default", "iso").unwrap();
+        assert_eq!(claim.status.unwrap().phase.as_deref(), Some("Bound"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -57,7 +57,10 @@ impl World {
                 let note = read(&direct, &key).as_ref().and_then(WorkloadNote::of_daemon_set);
                 self.notice_workload(WorkloadKind::DaemonSet, &key, note);
             }
-            ("", "persistentvolumeclaims") => self.notice_claim(&key),
+            ("", "persistentvolumeclaims") => {
+                self.notice_claim(&key);
+                self.notice_image(&key);
+            }
             ("management.cattle.io", plural @ "managedcharts")
             | ("fleet.cattle.io", plural @ "bundles")
             | ("harvesterhci.io", plural @ "addons") => self.notice_chart(plural, &key),

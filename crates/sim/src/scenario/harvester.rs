@@ -284,6 +284,12 @@ impl Scenario {
             .iter()
             .map(|name| of("Node", name, json!({ "spec": { "allowScheduling": true } })))
             .collect();
+        objects.extend(["harvester-longhorn", "longhorn-static"].map(|name| {
+            json!({
+                "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": name },
+                "provisioner": "driver.longhorn.io", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
+            })
+        }));
         objects.push(of("Setting", "replica-replenishment-wait-interval", json!({ "value": "600" })));
         objects.push(of("Setting", "node-drain-policy", json!({ "value": "allow-if-replica-is-stopped" })));
         objects
@@ -307,6 +313,7 @@ impl Scenario {
                     "accessModes": [mode], "volumeMode": "Block", "volumeName": volume, "storageClassName": "harvester-longhorn",
                     "resources": { "requests": { "storage": "10Gi" } },
                 },
+                "status": { "phase": "Bound" },
             }),
             json!({
                 "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
