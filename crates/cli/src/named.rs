@@ -1,15 +1,31 @@
-//! Objects as they are named on the command line: `plan/NAMESPACE/NAME`, `node/NAME`.
+//! Objects as they are named on the command line: `plan/NAMESPACE/NAME`, `upgrade/NAME`, `node/NAME`.
 
 use drover_core::cluster::ObjectRef;
 
 use crate::args::Usage;
 
 /// The kinds that can be named, with every name that kubectl takes for them.
-const KINDS: [(&str, &[&str]); 3] = [
+const KINDS: [(&str, &[&str]); 11] = [
     ("Plan", &["plan", "plans", "plan.upgrade.cattle.io", "plans.upgrade.cattle.io"]),
     ("Node", &["node", "nodes", "no"]),
     ("Pod", &["pod", "pods", "po"]),
+    ("Upgrade", &["upgrade", "upgrades", "upgrade.harvesterhci.io", "upgrades.harvesterhci.io"]),
+    ("UpgradeLog", &["upgradelog", "upgradelogs", "upgradelogs.harvesterhci.io"]),
+    (
+        "VirtualMachineImage",
+        &["vmimage", "virtualmachineimage", "virtualmachineimages", "virtualmachineimages.harvesterhci.io"],
+    ),
+    ("VirtualMachine", &["vm", "vms", "virtualmachine", "virtualmachines"]),
+    ("VirtualMachineInstance", &["vmi", "vmis", "virtualmachineinstance", "virtualmachineinstances"]),
+    (
+        "VirtualMachineInstanceMigration",
+        &["vmim", "vmims", "virtualmachineinstancemigration", "virtualmachineinstancemigrations"],
+    ),
+    ("Volume.longhorn.io", &["volume", "volumes", "volumes.longhorn.io"]),
+    ("ManagedChart", &["managedchart", "managedcharts", "managedcharts.management.cattle.io"]),
 ];
+/// Where Upgrades are: nobody names it.
+const UPGRADES: &str = "harvester-system";
 
 pub fn object_named(text: &str) -> Result<ObjectRef, Usage> {
     let parts: Vec<&str> = text.split('/').collect();
@@ -17,8 +33,11 @@ pub fn object_named(text: &str) -> Result<ObjectRef, Usage> {
     let is_whole = parts.iter().all(|part| !part.is_empty());
     match (kind, parts.as_slice()) {
         (Some("Node"), [_, name]) if is_whole => Ok(ObjectRef::new("Node", "", name)),
-        (Some(kind @ ("Plan" | "Pod")), [_, namespace, name]) if is_whole => Ok(ObjectRef::new(kind, namespace, name)),
-        _ => Err(Usage(format!("cannot explain {text}: give plan/NAMESPACE/NAME, node/NAME or pod/NAMESPACE/NAME"))),
+        (Some("Upgrade"), [_, name]) if is_whole => Ok(ObjectRef::new("Upgrade", UPGRADES, name)),
+        (Some(kind), [_, namespace, name]) if is_whole && kind != "Node" => Ok(ObjectRef::new(kind, namespace, name)),
+        _ => Err(Usage(format!(
+            "cannot explain {text}: give upgrade/NAME, plan/NAMESPACE/NAME, node/NAME, pod/NAMESPACE/NAME or vm/NAMESPACE/NAME"
+        ))),
     }
 }
 
@@ -33,6 +52,9 @@ mod tests {
             ("plans.upgrade.cattle.io/ns/up", "Plan/ns/up"),
             ("no/n1", "Node/n1"),
             ("pod/shop/cart-0", "Pod/shop/cart-0"),
+            ("upgrade/hvst-upgrade-9gmg2", "Upgrade/harvester-system/hvst-upgrade-9gmg2"),
+            ("vm/shop/ledger", "VirtualMachine/shop/ledger"),
+            ("volumes.longhorn.io/longhorn-system/pvc-1", "Volume.longhorn.io/longhorn-system/pvc-1"),
         ] {
             assert_eq!(object_named(text).unwrap().to_string(), object);
         }
@@ -40,7 +62,7 @@ mod tests {
 
     #[test]
     fn half_a_name_is_refused() {
-        for text in ["plan/up", "node/a/b", "pod//x", "service/a/b", ""] {
+        for text in ["plan/up", "node/a/b", "pod//x", "service/a/b", "vm/x", ""] {
             assert!(object_named(text).is_err(), "{text}");
         }
     }

@@ -1,4 +1,6 @@
-//! How far a Plan is: its nodes, what is left, when it may be done.
+//! How far upgrades are: their nodes, what is left, when they may be done.
+
+mod upgrade;
 
 use drover_api::plan::{NodeCounts, labels};
 use jiff::{SignedDuration, Timestamp};
@@ -10,6 +12,7 @@ use crate::plan::names;
 use crate::plan::selector::Selector;
 use crate::seen::PlanSeen;
 use crate::why::{self, Cause, Driver, Outlook};
+pub use upgrade::{UpgradeStatus, of_upgrade};
 
 /// One Plan on one screen.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -60,12 +63,14 @@ pub struct Estimate {
     pub basis: String,
 }
 
-/// All Plans, and whether the nodes could be drained.
+/// All Upgrades and Plans, and whether the nodes could be drained.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
     pub looked_at: Timestamp,
     pub nodes: NodeSum,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub upgrades: Vec<UpgradeStatus>,
     pub plans: Vec<Status>,
     /// The nodes that cannot be drained now, with what is in the way.
     pub drains: Vec<Forecast>,
@@ -90,6 +95,7 @@ pub fn overview(cluster: &Cluster) -> Overview {
             ready: count(Node::is_ready),
             cordoned: count(|node| node.spec.unschedulable),
         },
+        upgrades: upgrade::shown(cluster).map(|upgrade| of_upgrade(cluster, upgrade)).collect(),
         plans: cluster.plans().map(|plan| of(cluster, plan)).collect(),
         drains: drains.into_iter().filter(|forecast| forecast.drains != Verdict::Now).collect(),
         unseen: cluster.unseen.iter().filter(|unseen| unseen.may_hide_something()).map(ToString::to_string).collect(),
@@ -100,11 +106,6 @@ pub fn of(cluster: &Cluster, plan: &PlanSeen) -> Status {
     let (explanation, counts) = why::plan_explanation(cluster, plan);
     let jobs = why::jobs_of(cluster, plan);
     let nodes: Vec<NodeLine> = members(cluster, plan).map(|node| line(cluster, plan, node, &jobs)).collect();
-    let line = |cause: &Cause| WaitLine {
-        object: cause.object.clone(),
-        statement: cause.statement.clone(),
-        alarm: cause.alarm,
-    };
     Status {
         estimate: estimate(cluster, plan, &counts, &nodes, &jobs).filter(|_| !is_stuck(&explanation.causes)),
         object: explanation.object,
@@ -113,8 +114,12 @@ pub fn of(cluster: &Cluster, plan: &PlanSeen) -> Status {
         complete: explanation.complete,
         counts,
         nodes,
-        waits: explanation.causes.iter().map(line).collect(),
+        waits: explanation.causes.iter().map(wait_line).collect(),
     }
+}
+
+fn wait_line(cause: &Cause) -> WaitLine {
+    WaitLine { object: cause.object.clone(), statement: cause.statement.clone(), alarm: cause.alarm }
 }
 
 fn is_stuck(causes: &[Cause]) -> bool {
@@ -207,7 +212,11 @@ impl Overview {
     pub fn text(&self, now: Timestamp) -> String {
         let NodeSum { all, ready, cordoned } = &self.nodes;
         let mut text = format!("{all} nodes, {ready} Ready, {cordoned} cordoned\n");
-        if self.plans.is_empty() {
+        for upgrade in &self.upgrades {
+            text.push('\n');
+            text.push_str(&upgrade.text(now));
+        }
+        if self.plans.is_empty() && self.upgrades.is_empty() {
             text.push_str("no Plans\n");
         }
         for plan in &self.plans {
@@ -251,11 +260,14 @@ impl Status {
             None => {}
         }
         text.push_str(&table(&self.nodes, now));
-        for wait in &self.waits {
-            text.push_str(&format!("  {} {}\n", if wait.alarm { "!" } else { "·" }, wait.statement));
-        }
+        text.push_str(&told(&self.waits));
         text
     }
+}
+
+fn told(waits: &[WaitLine]) -> String {
+    let line = |wait: &WaitLine| format!("  {} {}\n", if wait.alarm { "!" } else { "·" }, wait.statement);
+    waits.iter().map(line).collect()
 }
 
 fn table(nodes: &[NodeLine], now: Timestamp) -> String {

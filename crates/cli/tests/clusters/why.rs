@@ -10,7 +10,7 @@ use crate::{assert_none, differs, folders_with, read};
 
 const CASE: &str = "case.yaml";
 /// The least number of clusters that are stuck or will be.
-const CASES: usize = 40;
+const CASES: usize = 85;
 
 /// What is compared, and the command that prints it; `ASK` stands for what the case asks about.
 const OUTPUTS: [(&str, &[&str]); 4] = [
@@ -22,7 +22,7 @@ const OUTPUTS: [(&str, &[&str]); 4] = [
 
 #[derive(Deserialize)]
 struct Case {
-    /// `plan/NAMESPACE/NAME`, `node/NAME` or `pod/NAMESPACE/NAME`.
+    /// `upgrade/NAME`, `plan/NAMESPACE/NAME`, `node/NAME`, `pod/NAMESPACE/NAME`, ….
     ask: String,
     /// The object that holds it up in truth: `Pod/shop/cart-0`.
     cause: String,

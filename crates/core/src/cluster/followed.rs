@@ -3,7 +3,7 @@
 use super::{Cluster, OF_UPGRADES, RESOURCES};
 
 /// The kinds that are worth a watch, as [`super::Resource::kind`] names them: what explanations and forecasts read.
-pub const FOLLOWED: [&str; 21] = [
+pub const FOLLOWED: [&str; 35] = [
     "Node",
     "Lease",
     "Pod",
@@ -20,11 +20,25 @@ pub const FOLLOWED: [&str; 21] = [
     "VolumeAttachment",
     "Event",
     "Plan",
+    "VirtualMachine",
     "VirtualMachineInstance",
     "VirtualMachineInstanceMigration",
     "Volume.longhorn.io",
     "Replica.longhorn.io",
+    "Engine.longhorn.io",
+    "InstanceManager.longhorn.io",
     "Setting.longhorn.io",
+    "Upgrade",
+    "UpgradeLog",
+    "VirtualMachineImage",
+    "Setting",
+    "Addon",
+    "ManagedChart",
+    "Bundle",
+    "Cluster.provisioning.cattle.io",
+    "RKEControlPlane",
+    "Cluster",
+    "Machine",
 ];
 
 impl Cluster {

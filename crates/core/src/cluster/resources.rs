@@ -95,6 +95,7 @@ pub const RESOURCES: &[Resource] = &[
     of("Version", "harvesterhci.io", &["v1beta1"], "versions"),
     of("Setting", "harvesterhci.io", &["v1beta1"], "settings"),
     of("Addon", "harvesterhci.io", &["v1beta1"], "addons"),
+    of("VirtualMachineImage", "harvesterhci.io", &["v1beta1"], "virtualmachineimages"),
     of("VirtualMachineBackup", "harvesterhci.io", &["v1beta1"], "virtualmachinebackups"),
     of("ScheduleVMBackup", "harvesterhci.io", &["v1beta1"], "schedulevmbackups"),
     of("ManagedChart", "management.cattle.io", &["v3"], "managedcharts"),
@@ -117,7 +118,6 @@ pub const RESOURCES: &[Resource] = &[
 pub const OF_UPGRADES: &[Resource] = &[
     of("Service", "", V1, "services"),
     of("ConfigMap", "", V1, "configmaps"),
-    of("VirtualMachineImage", "harvesterhci.io", &["v1beta1"], "virtualmachineimages"),
     of("Setting.management.cattle.io", "management.cattle.io", &["v3"], "settings"),
 ];
 

@@ -1,4 +1,4 @@
-//! Who acts on a Plan, and whether they do.
+//! Who acts on a Plan or an Upgrade, and whether they do.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
@@ -21,6 +21,9 @@ pub enum Driver {
     Drover,
     #[serde(rename = "system-upgrade-controller")]
     SystemUpgradeController,
+    /// Of Upgrades: the controllers that are part of Harvester itself.
+    #[serde(rename = "harvester")]
+    Harvester,
     #[serde(rename = "nobody")]
     Nobody,
 }
@@ -61,7 +64,7 @@ pub fn idles(cluster: &Cluster, plan: &PlanSeen, driver: Driver, decision: &Deci
             "run drover operator, or system-upgrade-controller, for namespace {}",
             plan.meta.namespace
         )),
-        Driver::Drover | Driver::SystemUpgradeController => {
+        Driver::Drover | Driver::SystemUpgradeController | Driver::Harvester => {
             link("nothing is in the way of the next node, but the controller does not start it".to_owned())
                 .since(Some(last))
                 .remedy(format!(
@@ -116,7 +119,7 @@ fn deployment<'a>(cluster: &'a Cluster, plan: &PlanSeen) -> Option<&'a Deploymen
 }
 
 /// Why a controller has no pod that works; empty if it has.
-fn without_pods(cluster: &Cluster, deployment: &Deployment) -> Chain {
+pub(super) fn without_pods(cluster: &Cluster, deployment: &Deployment) -> Chain {
     let (namespace, name) = (&deployment.metadata.namespace, &deployment.metadata.name);
     if deployment.status.ready_replicas > 0 {
         return Chain::new();

@@ -11,9 +11,16 @@ use crate::cluster::{Cluster, Job, ObjectRef, Pod};
 const USUAL: SignedDuration = SignedDuration::from_secs(60);
 /// The old name of the label by which pods name their Job.
 const LEGACY_JOB_NAME: &str = "job-name";
+/// What Jobs of Upgrades do.
+pub const STEPS: &str = "running its steps";
 /// The containers of an upgrade, by what they are doing.
-const PHASES: [(&str, &str); 4] =
-    [("cordon", "cordoning"), ("drain", "draining"), ("prepare", "preparing"), ("upgrade", "upgrading")];
+const PHASES: [(&str, &str); 5] = [
+    ("cordon", "cordoning"),
+    ("drain", "draining"),
+    ("prepare", "preparing"),
+    ("upgrade", "upgrading"),
+    (drover_api::harvester::jobs::CONTAINER, STEPS),
+];
 
 /// The pods of a Job, the newest last.
 pub fn pods<'a>(cluster: &'a Cluster, namespace: &'a str, name: &str) -> Vec<&'a Pod> {

@@ -182,6 +182,24 @@ impl Cause {
         })
     }
 
+    /// The links again, to be put below something else: those above the cause are as usual.
+    pub(super) fn into_chain(self) -> Chain {
+        let above = self.chain.len().saturating_sub(1);
+        let steps = self.chain.into_iter().take(above);
+        let steps = steps.map(|step| Link::proven(step.object, step.statement).since(step.since).as_usual());
+        let last = Link {
+            object: self.object,
+            statement: self.statement,
+            certainty: self.certainty,
+            since: self.since,
+            owner: self.owner,
+            remedy: self.remedy,
+            outlook: self.resolves_itself,
+            alarm: self.alarm,
+        };
+        steps.chain([last]).collect()
+    }
+
     /// Takes in another way down to the same object: the longer one is shown, the reason is the one that says what is
     /// wrong, and what both hold up is added up.
     pub(super) fn join(&mut self, other: Cause) {

@@ -1,15 +1,19 @@
 //! Why does it not go on?
 //!
 //! An explanation leads from what the user asked about, link by link, to the object that holds it up: the Plan waits for
-//! a node, the node for a pod, the pod for a budget, the budget for a pod of its that crashes. Plans are explained by the
-//! very decision that drives them ([`crate::plan::decide`]); everything below is read from the objects of one look.
+//! a node, the node for a pod, the pod for a budget, the budget for a pod of its that crashes. Plans and Upgrades are explained
+//! by the very decisions that drive them ([`crate::plan::decide`], [`crate::harvester::decide`]); everything below is read from
+//! the objects of one look.
 
 mod budget;
+mod chart;
 mod drain;
 mod driver;
 mod ending;
+mod image;
 mod job;
 mod link;
+mod log;
 mod node;
 mod plan;
 mod pod;
@@ -20,6 +24,7 @@ mod surprises;
 #[cfg(test)]
 mod tests;
 mod text;
+mod upgrade;
 mod vm;
 mod volume;
 mod waits;
@@ -64,18 +69,20 @@ pub enum Unexplained {
     NotThere(String),
     #[error("{object} could not be looked at: {cause}")]
     Unseen { object: String, cause: String },
-    #[error("{0} cannot be explained: give plan/NAMESPACE/NAME, node/NAME or pod/NAMESPACE/NAME")]
+    #[error(
+        "{0} cannot be explained: give upgrade/NAME, plan/NAMESPACE/NAME, node/NAME, pod/NAMESPACE/NAME or vm/NAMESPACE/NAME"
+    )]
     Kind(String),
 }
 
-/// Explains one Plan, Node or Pod.
+/// Explains one Upgrade, Plan, Node or Pod, or what Harvester runs on: a VM, a volume, a chart, an image.
 pub fn explain(cluster: &Cluster, object: &ObjectRef) -> Result<Explanation, Unexplained> {
     let (namespace, name) = (object.namespace.as_str(), object.name.as_str());
     let explanation = match object.kind.as_str() {
         "Plan" => cluster.plan(namespace, name).map(|seen| plan::explain(cluster, seen)),
         "Node" => cluster.nodes.named(name).map(|seen| node::explain(cluster, seen)),
         "Pod" => cluster.pods.get(namespace, name).map(|seen| pod::explain(cluster, seen)),
-        _ => return Err(Unexplained::Kind(object.in_words())),
+        _ => of_harvester(cluster, object)?,
     };
     explanation.ok_or_else(|| match cluster.blind_to(&object.kind) {
         Some(unseen) => Unexplained::Unseen { object: object.in_words(), cause: unseen.to_string() },
@@ -83,14 +90,44 @@ pub fn explain(cluster: &Cluster, object: &ObjectRef) -> Result<Explanation, Une
     })
 }
 
-/// Everything that waits: Plans that are not done, nodes that are out of order, pods that do not run although nothing above
+fn of_harvester(cluster: &Cluster, object: &ObjectRef) -> Result<Option<Explanation>, Unexplained> {
+    let (namespace, name) = (object.namespace.as_str(), object.name.as_str());
+    let crate::cluster::harvester::Harvester { upgrades, upgrade_logs, charts, images, .. } = &cluster.harvester;
+    let crate::cluster::kubevirt::VirtualMachines { machines, instances, migrations, .. } = &cluster.kubevirt;
+    Ok(match object.kind.as_str() {
+        "Upgrade" => upgrades.get(namespace, name).map(|seen| upgrade::explain(cluster, seen)),
+        "UpgradeLog" => upgrade_logs.get(namespace, name).map(|seen| log::explain(cluster, seen)),
+        "VirtualMachineImage" => images.get(namespace, name).map(|seen| image::explain(cluster, seen)),
+        "ManagedChart" => charts.get(namespace, name).map(|seen| chart::explain(cluster, seen)),
+        "VirtualMachine" => machines.get(namespace, name).map(|seen| vm::explain(cluster, seen)),
+        "VirtualMachineInstance" => instances.get(namespace, name).map(|seen| vm::explain_instance(cluster, seen)),
+        "VirtualMachineInstanceMigration" => {
+            migrations.get(namespace, name).map(|seen| vm::explain_migration(cluster, seen))
+        }
+        "Volume.longhorn.io" => {
+            cluster.longhorn.volumes.get(namespace, name).map(|seen| volume::explain(cluster, seen))
+        }
+        _ => return Err(Unexplained::Kind(object.in_words())),
+    })
+}
+
+/// Everything that waits: Upgrades and Plans that are not done, nodes that are out of order, pods that do not run although nothing above
 /// accounts for them.
 pub fn explain_all(cluster: &Cluster) -> Vec<Explanation> {
-    let plans =
-        cluster.plans().map(|plan| plan::explain(cluster, plan)).filter(|plan| !plan.complete || plan.is_alarming());
-    let mut all: Vec<Explanation> = plans.collect();
+    let waits = |one: &Explanation| !one.complete || one.is_alarming();
+    let upgrades = cluster.harvester.upgrades.iter().map(|upgrade| upgrade::explain(cluster, upgrade));
+    let mut all: Vec<Explanation> = upgrades.filter(waits).collect();
+    for explanation in cluster.plans().map(|plan| plan::explain(cluster, plan)).filter(waits) {
+        if !is_accounted_for(&all, &explanation) {
+            all.push(explanation);
+        }
+    }
     let nodes = cluster.nodes.iter().map(|node| node::explain(cluster, node));
-    all.extend(nodes.filter(Explanation::is_alarming));
+    for explanation in nodes.filter(Explanation::is_alarming) {
+        if !is_told(&all, &explanation) {
+            all.push(explanation);
+        }
+    }
     let pods = cluster.pods.iter().filter(|pod| !pod.is_ready() || pod.is_ending());
     let pods = pods.map(|pod| pod::explain(cluster, pod)).filter(Explanation::is_alarming);
     for explanation in pods {
@@ -98,7 +135,18 @@ pub fn explain_all(cluster: &Cluster) -> Vec<Explanation> {
             all.push(explanation);
         }
     }
+    // What is wrong comes before what takes its time.
+    all.sort_by_key(|explanation| !explanation.is_alarming());
     all
+}
+
+/// All that is wrong with it is what is wrong with something larger.
+fn is_told(all: &[Explanation], one: &Explanation) -> bool {
+    let told = |cause: &Cause| {
+        let mut causes = all.iter().flat_map(|other| &other.causes);
+        causes.any(|other| other.object == cause.object && other.statement == cause.statement)
+    };
+    one.causes.iter().filter(|cause| cause.alarm).all(told)
 }
 
 /// What stands in the explanation of something larger need not be told again.
@@ -130,6 +178,8 @@ pub(crate) fn is_kept_by_product(cluster: &Cluster, pod: &crate::cluster::Pod) -
 pub(crate) fn node_down(cluster: &Cluster, node: &crate::cluster::Node) -> Option<Link> {
     node::down(cluster, node).and_then(|chain| chain.into_iter().next())
 }
+
+pub(crate) use upgrade::{explain as upgrade_explanation, progress_of as progress_of_upgrade};
 
 /// An explanation together with the counts that it rests on.
 pub(crate) fn plan_explanation(

@@ -2,9 +2,13 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use drover_api::harvester::{NAMESPACE, jobs};
+
 use super::link::{Cause, Chain, Link, Outlook, sort};
-use super::{Explanation, drain};
+use super::plan::once_a_root;
+use super::{Explanation, drain, upgrade};
 use crate::cluster::{Cluster, Condition, NODE_LEASES, Node, ObjectRef, condition};
+use crate::harvester::progress::Step;
 
 const ETCD_ROLE: &str = "node-role.kubernetes.io/etcd";
 const ETCD_VOTER: &str = "EtcdIsVoter";
@@ -17,20 +21,23 @@ const PRESSURES: [(&str, &str); 3] =
 
 pub fn explain(cluster: &Cluster, node: &Node) -> Explanation {
     let mut chains: Vec<Chain> = Vec::new();
-    let is_out = cluster.engine.nodes.get(&node.metadata.name).is_some_and(|seen| seen.mark.is_some());
     match down(cluster, node) {
-        Some(down) if is_out => chains.push(down.into_iter().map(|link| comes_back(cluster, link)).collect()),
         Some(down) => chains.push(down),
         None => chains.extend(membership(cluster, node).map(|link| vec![link])),
     }
     chains.extend(pressures(node).map(|link| vec![link]));
-    if node.spec.unschedulable {
+    let is_in_service = node.is_ready() && !node.spec.unschedulable;
+    let stage = if is_in_service { None } else { upgrade::stage_of(cluster, &node.metadata.name) };
+    // What an Upgrade waits for with a node is known; what a drain would wait for matters only when one is under way.
+    if node.spec.unschedulable && stage.is_none() {
         chains.extend(drain::leftovers(cluster, node));
     }
-    if chains.is_empty() && node.spec.unschedulable {
+    let of_upgrade = stage.map(|stage| upgrade::about_node(cluster, &stage, node)).unwrap_or_default();
+    if chains.is_empty() && of_upgrade.is_empty() && node.spec.unschedulable {
         chains.push(vec![cordoned(cluster, node)]);
     }
-    let mut causes: Vec<Cause> = chains.into_iter().filter_map(Cause::of).collect();
+    let mut causes: Vec<Cause> = chains.into_iter().filter_map(Cause::of).chain(of_upgrade).collect();
+    causes = once_a_root(causes);
     sort(&mut causes);
     let complete = causes.is_empty();
     Explanation {
@@ -62,6 +69,25 @@ fn summary(node: &Node) -> String {
 pub fn comes_back(cluster: &Cluster, link: Link) -> Link {
     let away = link.since.map(|since| cluster.looked_at.duration_since(since));
     if link.object.kind == "Node" && away.is_none_or(|away| away < USUAL_REBOOT) { link.as_usual() } else { link }
+}
+
+/// A Plan or an Upgrade has the node out of service, and it may go down meanwhile.
+fn is_out(cluster: &Cluster, node: &Node) -> bool {
+    let name = &node.metadata.name;
+    cluster.engine.nodes.get(name).is_some_and(|seen| seen.mark.is_some())
+        || upgrade::stage_of(cluster, name).is_some_and(|stage| stage.is_out())
+}
+
+/// Since when the node is being emptied, as far as it is told: cordoned, or a Job sends its VMs away.
+pub fn emptied_since(cluster: &Cluster, node: &Node) -> Option<Timestamp> {
+    let cordon = node.spec.taints.iter().find(|taint| taint.key == drover_api::node::UNSCHEDULABLE_TAINT);
+    let jobs = cluster.jobs.in_namespace(NAMESPACE).filter(|job| {
+        let label = |key: &str| job.metadata.labels.get(key).map(String::as_str);
+        let empties = [Some(jobs::types::PRE_DRAIN), Some(jobs::types::SINGLE_NODE_UPGRADE)];
+        label(jobs::NODE) == Some(node.metadata.name.as_str()) && empties.contains(&label(jobs::JOB_TYPE))
+    });
+    let begun = jobs.filter_map(|job| job.status.completion_time.or(job.status.start_time)).max();
+    cordon.and_then(|taint| taint.time_added).max(begun)
 }
 
 /// Why nothing can run there: it is down, or cordoned by somebody.
@@ -98,6 +124,9 @@ pub fn down(cluster: &Cluster, node: &Node) -> Option<Chain> {
         }
     };
     chain.extend(membership(cluster, node));
+    if is_out(cluster, node) {
+        chain = chain.into_iter().map(|link| comes_back(cluster, link)).collect();
+    }
     Some(chain)
 }
 
@@ -122,7 +151,7 @@ fn not_ready(node: &Node, ready: &Condition) -> Link {
 }
 
 /// A node that should be a member of etcd and is none; and who may have taken its place.
-fn membership(cluster: &Cluster, node: &Node) -> Option<Link> {
+pub fn membership(cluster: &Cluster, node: &Node) -> Option<Link> {
     node.metadata.labels.get(ETCD_ROLE)?;
     let lost = condition(&node.status.conditions, ETCD_VOTER).filter(|voter| !voter.is_true())?;
     let name = &node.metadata.name;
@@ -158,13 +187,16 @@ fn pressures(node: &Node) -> impl Iterator<Item = Link> {
     })
 }
 
-fn cordoned(cluster: &Cluster, node: &Node) -> Link {
+pub fn cordoned(cluster: &Cluster, node: &Node) -> Link {
     let name = &node.metadata.name;
     let seen = cluster.engine.nodes.get(name);
     let since = node.spec.taints.iter().find(|taint| taint.key == drover_api::node::UNSCHEDULABLE_TAINT);
     let since = since.and_then(|taint| taint.time_added);
     let owner = seen.and_then(|seen| seen.mark.as_ref()).map(|mark| &mark.owner);
     let link = |statement: String| Link::proven(ObjectRef::of(node), statement).since(since).as_usual();
+    if let Some(stage) = upgrade::stage_of(cluster, name) {
+        return for_upgrade(node, &stage).since(since);
+    }
     match owner {
         Some(owner) => {
             let plan = ObjectRef::new(&owner.kind, &owner.namespace, &owner.name);
@@ -184,5 +216,27 @@ fn cordoned(cluster: &Cluster, node: &Node) -> Link {
             None => link(format!("Node {name} is cordoned, by hand or by another controller"))
                 .remedy(format!("kubectl uncordon {name}")),
         },
+    }
+}
+
+/// A node that is cordoned while an Upgrade is at the nodes.
+fn for_upgrade(node: &Node, stage: &upgrade::Stage) -> Link {
+    let (name, upgrade) = (&node.metadata.name, &stage.upgrade);
+    let link = |statement: String| Link::proven(ObjectRef::of(node), statement).owned_by(Some(upgrade.clone()));
+    match stage.step {
+        Step::Failed => {
+            let why = if stage.failure.is_empty() { String::new() } else { format!(": {}", stage.failure) };
+            let remedy = format!("find out why, then: drover upgrade retry upgrade/{}", upgrade.name);
+            link(format!("Node {name} stays cordoned since its upgrade failed{why}")).remedy(remedy)
+        }
+        step if step.is_at_work() => {
+            let statement = format!("Node {name} is out of service for {} ({})", upgrade.in_words(), step.state());
+            link(statement).outlook(Outlook::Yes).as_usual()
+        }
+        _ => {
+            let statement =
+                format!("Node {name} is cordoned for {}, and waits for its turn or for its user", upgrade.in_words());
+            link(statement).outlook(Outlook::Maybe).as_usual()
+        }
     }
 }

@@ -65,6 +65,7 @@ fn summary(counts: &NodeCounts, driver: Driver, complete: bool) -> String {
         Driver::Drover => {}
         Driver::SystemUpgradeController => text.push_str("; driven by system-upgrade-controller"),
         Driver::Nobody => text.push_str("; driven by nobody"),
+        Driver::Harvester => text.push_str("; driven by Harvester"),
     }
     if complete {
         text.push_str("; it waits for nothing");
@@ -108,7 +109,7 @@ fn drop_consequences(causes: &mut Vec<Cause>) {
 }
 
 /// Several waits may come down to one object, such as a Job and its drain to a budget: that is told once.
-fn once_a_root(causes: Vec<Cause>) -> Vec<Cause> {
+pub(super) fn once_a_root(causes: Vec<Cause>) -> Vec<Cause> {
     let mut roots: Vec<Cause> = Vec::new();
     for cause in causes {
         let same = |root: &&mut Cause| root.object == cause.object && root.statement == cause.statement;

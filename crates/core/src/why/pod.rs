@@ -234,7 +234,11 @@ fn failed(cluster: &Cluster, pod: &Pod) -> Link {
         }
         (_, Some((status, end))) => {
             let statement = format!("container {} of {name} failed: {}", status.name, ended(end));
-            link(cluster, pod, statement).since(end.finished_at).remedy(logs(&status.name))
+            let link = link(cluster, pod, statement).since(end.finished_at).remedy(logs(&status.name));
+            // A node that reboots ends its pods; whoever made them makes others. A Job says itself what it makes of it.
+            let is_replaced = pod.metadata.controller().is_some_and(|owner| owner.kind != "Job");
+            let is_new = end.finished_at.is_some_and(|ended| cluster.looked_at.duration_since(ended) < USUAL_START);
+            if is_replaced && is_new { link.outlook(Outlook::Maybe).as_usual() } else { link }
         }
     }
 }

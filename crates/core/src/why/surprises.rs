@@ -60,7 +60,10 @@ fn selects_nothing(cluster: &Cluster, plan: &PlanSeen, selector: &Selector) -> O
 /// Harvester's upgrade waits until every Node of the cluster carries the label of its Plan, also those that the Plan does
 /// not select.
 fn never_selected(cluster: &Cluster, plan: &PlanSeen, selector: &Selector) -> Option<Chain> {
-    if !plan.meta.name.starts_with(OF_HARVESTER) {
+    // Drover waits for the nodes that take part, and says of the others that they do not.
+    let upgrade = plan.meta.labels.get(drover_api::harvester::jobs::UPGRADE);
+    let mut driven = cluster.harvester.upgrades.iter().filter(|one| super::upgrade::driver_of(one) == Driver::Drover);
+    if !plan.meta.name.starts_with(OF_HARVESTER) || driven.any(|one| upgrade == Some(&one.metadata.name)) {
         return None;
     }
     let node = cluster.nodes.iter().find(|node| !selector.matches(&node.metadata.labels))?;

@@ -214,23 +214,11 @@ fn below(asked: &Asked<'_>, other: &PlanSeen) -> Chain {
     }
     let explanation = explain_on(asked.cluster, other, asked.trail);
     if let Some(first) = explanation.causes.into_iter().next() {
-        let steps = first
-            .chain
-            .iter()
-            .skip(1)
-            .map(|step| Link::proven(step.object.clone(), step.statement.clone()).since(step.since).as_usual());
-        chain.extend(steps);
-        if let Some(last) = chain.last_mut() {
-            *last = Link {
-                object: first.object,
-                statement: first.statement,
-                certainty: first.certainty,
-                since: first.since,
-                owner: first.owner,
-                remedy: first.remedy,
-                outlook: first.resolves_itself,
-                alarm: first.alarm,
-            };
+        let below = first.into_chain();
+        // The first link says of the Plan what is said of it here already; an only one says more.
+        match below.len() {
+            1 => chain = below,
+            _ => chain.extend(below.into_iter().skip(1)),
         }
     }
     chain

@@ -74,9 +74,20 @@ pub(super) struct Scene<'a> {
 }
 
 pub fn next(cluster: &Cluster, order: &Order, done: &BTreeSet<HostDeed>, now: Timestamp) -> Next {
-    let Some(upgrade) = cluster.harvester.upgrades.get(NAMESPACE, &order.upgrade) else {
-        return Next::Fail(format!("there is no Upgrade {NAMESPACE}/{}", order.upgrade));
-    };
+    match cluster.harvester.upgrades.get(NAMESPACE, &order.upgrade) {
+        Some(upgrade) => next_for(cluster, order, upgrade, done, now),
+        None => Next::Fail(format!("there is no Upgrade {NAMESPACE}/{}", order.upgrade)),
+    }
+}
+
+/// For an Upgrade that need not be as it is in the cluster.
+pub(crate) fn next_for(
+    cluster: &Cluster,
+    order: &Order,
+    upgrade: &Upgrade,
+    done: &BTreeSet<HostDeed>,
+    now: Timestamp,
+) -> Next {
     let Some(release) = Progress::of(upgrade).and_then(|progress| progress.release) else {
         return Next::Fail(format!("Upgrade {NAMESPACE}/{} does not say which release it is for", order.upgrade));
     };

@@ -1,0 +1,206 @@
+//! What Rancher's planner is at, and what holds it up: its drain, the agent of a machine, its probes, or that it is paused.
+
+use drover_api::harvester::FLEET_NAMESPACE;
+use drover_api::harvester::jobs::{self, types};
+use drover_api::rancher::machine_plan::annotations::{DRAIN_DONE, DRAIN_ERROR};
+use drover_api::rancher::machine_plan::labels::MACHINE_NAME;
+use drover_api::rancher::provisioning_cluster::LOCAL;
+use jiff::{SignedDuration, Timestamp};
+
+use super::super::link::{Chain, Link, Outlook};
+use super::super::{drain, node, pod};
+use super::waits::{node_of, said, with};
+use super::{Asked, jobs_of};
+use crate::cluster::cluster_api::Machine;
+use crate::cluster::{Cluster, Node, ObjectRef, Pod, Secret, condition};
+use crate::decision::{Kind, Wait};
+use crate::harvester::progress::Step;
+use crate::harvester::release::is_kubelet_version;
+
+/// So long the planner may take to raise Kubernetes on a node, or to come to the next one.
+const USUAL: SignedDuration = SignedDuration::from_mins(20);
+const KUBECONFIG: &str = "local-kubeconfig";
+/// The pods through which Rancher reaches a cluster.
+const AGENT: (&str, &str) = ("app", "cattle-cluster-agent");
+const RANCHER: &str = "cattle-system";
+
+pub fn chains(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
+    if let Some(paused) = paused(asked.cluster) {
+        return vec![with(asked, wait, vec![paused])];
+    }
+    if wait.subject.kind != Kind::Node {
+        return vec![with(asked, wait, of_control_plane(asked, None, None))];
+    }
+    let Some(seen) = node_of(asked, wait) else { return vec![said(asked, wait)] };
+    let Some(secret) = secret_of(asked.cluster, seen) else {
+        // Without it there is nothing that the planner could talk through.
+        let alone = said(asked, wait).into_iter().map(|link| Link { alarm: true, ..link }.outlook(Outlook::Maybe));
+        return vec![alone.collect()];
+    };
+    match asked.scene.progress.step(&seen.metadata.name) {
+        Step::PreDrained => drains(asked, wait, seen, secret),
+        step => vec![with(asked, wait, of_control_plane(asked, Some(seen), begun(asked, seen, step)))],
+    }
+}
+
+fn machine_of<'a>(cluster: &'a Cluster, node: &Node) -> Option<&'a Machine> {
+    let mut machines = cluster.cluster_api.machines.in_namespace(FLEET_NAMESPACE);
+    machines.find(|machine| machine.status.node_ref.name == node.metadata.name)
+}
+
+fn secret_of<'a>(cluster: &'a Cluster, node: &Node) -> Option<&'a Secret> {
+    let machine = machine_of(cluster, node)?;
+    let own = |secret: &&Secret| secret.metadata.labels.get(MACHINE_NAME) == Some(&machine.metadata.name);
+    cluster.secrets.in_namespace(FLEET_NAMESPACE).find(own)
+}
+
+/// When the step of a node began that the planner is at.
+fn begun(asked: &Asked<'_>, node: &Node, step: Step) -> Option<Timestamp> {
+    let wanted = match step {
+        Step::PreDrained => types::PRE_DRAIN,
+        Step::PostDraining => types::POST_DRAIN,
+        _ => return jobs_of(asked.cluster, asked.upgrade).iter().filter_map(|job| job.status.completion_time).max(),
+    };
+    let jobs = jobs_of(asked.cluster, asked.upgrade).into_iter();
+    let label = |job: &crate::cluster::Job, key: &str| job.metadata.labels.get(key).cloned().unwrap_or_default();
+    let own = jobs.filter(|job| label(job, jobs::NODE) == node.metadata.name && label(job, jobs::JOB_TYPE) == wanted);
+    own.filter_map(|job| job.status.completion_time.or(job.status.start_time)).max()
+}
+
+fn paused(cluster: &Cluster) -> Option<Link> {
+    let local = cluster.cluster_api.clusters.get(FLEET_NAMESPACE, LOCAL).filter(|local| local.spec.paused)?;
+    let statement = format!("Cluster {FLEET_NAMESPACE}/{LOCAL} is paused (spec.paused): Rancher does nothing for it");
+    let remedy = format!(
+        "kubectl -n {FLEET_NAMESPACE} patch clusters.cluster.x-k8s.io {LOCAL} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'"
+    );
+    Some(Link::proven(ObjectRef::of(local), statement).remedy(remedy))
+}
+
+/// The planner has its answer: it drains the node, and then its agent raises Kubernetes there.
+fn drains(asked: &Asked<'_>, wait: &Wait, seen: &Node, secret: &Secret) -> Vec<Chain> {
+    let (cluster, name) = (asked.cluster, &seen.metadata.name);
+    let since = begun(asked, seen, Step::PreDrained);
+    let note = |key: &str| secret.metadata.annotations.get(key).map(String::as_str).filter(|value| !value.is_empty());
+    if note(DRAIN_DONE).is_some() {
+        if let Some(down) = node::down(cluster, seen) {
+            return vec![with(asked, wait, down)];
+        }
+        return vec![with(asked, wait, of_control_plane(asked, Some(seen), since))];
+    }
+    let left = drain::leftovers(cluster, seen);
+    if !left.is_empty() {
+        return left.into_iter().map(|below| with(asked, wait, below)).collect();
+    }
+    if let Some(down) = node::down(cluster, seen) {
+        return vec![with(asked, wait, down)];
+    }
+    let Some(error) = note(DRAIN_ERROR) else {
+        return vec![with(asked, wait, of_control_plane(asked, Some(seen), since))];
+    };
+    let statement = format!("Rancher cannot drain Node {name}: {error}");
+    let remedy = format!("it tries again without end; look what is left there: drover why node/{name}");
+    vec![with(asked, wait, vec![Link::proven(ObjectRef::of(secret), statement).outlook(Outlook::Maybe).remedy(remedy)])]
+}
+
+/// What the planner itself says, and what follows from that.
+fn of_control_plane(asked: &Asked<'_>, node: Option<&Node>, since: Option<Timestamp>) -> Chain {
+    let cluster = asked.cluster;
+    let Some(plane) = cluster.harvester.control_planes.get(FLEET_NAMESPACE, LOCAL) else { return Chain::new() };
+    let waiting = ["Ready", "Reconciled"].iter().filter_map(|kind| condition(&plane.status.conditions, kind));
+    let Some(message) =
+        waiting.filter(|said| !said.is_true()).map(|said| said.message.as_str()).find(|said| !said.is_empty())
+    else {
+        return Chain::new();
+    };
+    let is_late = since.is_some_and(|since| cluster.looked_at.duration_since(since) > USUAL);
+    let fails = message.contains("failure while applying plan");
+    let object = ObjectRef::of(plane);
+    let link = Link::proven(object, format!("Rancher's planner says: {message}")).since(since).outlook(Outlook::Maybe);
+    let below = if is_late || fails { reason(asked, message, node) } else { None };
+    match below {
+        Some((remedy, below)) => [vec![link.remedy(remedy)], below].concat(),
+        None if is_late => vec![link.remedy("kubectl -n cattle-system logs deployment/rancher | grep planner")],
+        None => vec![link.as_usual()],
+    }
+}
+
+/// What usually is behind a sentence of the planner that does not change: a remedy, and the object where that is known.
+fn reason(asked: &Asked<'_>, message: &str, node: Option<&Node>) -> Option<(String, Chain)> {
+    let cluster = asked.cluster;
+    let name = node.map(|node| node.metadata.name.as_str()).unwrap_or("the node");
+    let expired = || node.and_then(|node| expired(cluster, node)).into_iter().collect::<Chain>();
+    if message.contains("waiting for kubelet to update") {
+        return Some(stale_machine(asked, node?));
+    }
+    if message.contains("waiting for cluster agent to connect") {
+        let own = |pod: &&Pod| pod.metadata.labels.get(AGENT.0).is_some_and(|app| app == AGENT.1);
+        let mut agents = cluster.pods.in_namespace(RANCHER).filter(own);
+        let held = agents.find_map(|agent| pod::holds(cluster, agent)).unwrap_or_default();
+        let remedy =
+            "the agent must be able to log in to Rancher: kubectl -n cattle-system logs -l app=cattle-cluster-agent";
+        return Some((remedy.to_owned(), held));
+    }
+    if message.contains("waiting for probes") {
+        let remedy = format!(
+            "the probes that are named fail on {name}: are its certificates still valid? ls -l /var/lib/rancher/rke2/server/tls, \
+             journalctl -u rke2-server -u rancher-system-agent"
+        );
+        return Some((remedy, expired()));
+    }
+    if ["waiting for plan to be applied", "waiting for agent to check in", "failure while applying plan"]
+        .iter()
+        .any(|words| message.contains(words))
+    {
+        let remedy = format!(
+            "the agent on {name} does not apply its plan: on the node, journalctl -u rancher-system-agent; \
+             systemctl restart rancher-system-agent"
+        );
+        return Some((remedy, expired()));
+    }
+    None
+}
+
+/// A certificate of the node that has ended.
+fn expired(cluster: &Cluster, node: &Node) -> Option<Link> {
+    let addresses: Vec<&str> = node.status.addresses.iter().map(|address| address.address.as_str()).collect();
+    let certificates = cluster.looks.certificates.iter().filter(|certificate| {
+        let address = certificate.metadata.name.rsplit_once(':').map_or("", |(address, _)| address);
+        addresses.contains(&address)
+    });
+    let of_kubelet = cluster.looks.kubelet_certificates.named(&node.metadata.name);
+    let ends = certificates.filter_map(|certificate| certificate.not_after);
+    let end = ends.chain(of_kubelet.and_then(|kubelet| kubelet.not_after)).min()?;
+    let name = &node.metadata.name;
+    let statement = format!("a certificate of Node {name} has ended at {end}");
+    let remedy = format!("on {name}: systemctl stop rke2-server; rke2 certificate rotate; systemctl start rke2-server");
+    (end < cluster.looked_at).then(|| Link::proven(ObjectRef::of(node), statement).since(Some(end)).remedy(remedy))
+}
+
+/// The kubelet runs the new version, and Cluster API has not noticed.
+fn stale_machine(asked: &Asked<'_>, node: &Node) -> (String, Chain) {
+    let name = &node.metadata.name;
+    let wanted = asked.scene.progress.release.as_ref().map(|release| release.kubernetes.as_str()).unwrap_or_default();
+    let runs = &node.status.node_info.kubelet_version;
+    if !is_kubelet_version(runs, wanted) {
+        let statement = format!("the kubelet of Node {name} runs {runs}, not {wanted}: RKE2 was not restarted");
+        let remedy = format!(
+            "on {name}: journalctl -u rke2-server -u rke2-agent; systemctl restart rke2-server (or rke2-agent)"
+        );
+        return (
+            remedy.clone(),
+            vec![Link::proven(ObjectRef::of(node), statement).outlook(Outlook::Maybe).remedy(remedy)],
+        );
+    }
+    let key = drover_api::cluster_api::labels::CLUSTER_NAME;
+    let secret = asked.cluster.secrets.get(FLEET_NAMESPACE, KUBECONFIG);
+    let bare = secret.filter(|secret| secret.metadata.labels.get(key).is_none_or(|value| value != LOCAL));
+    let remedy = "restart what watches for it: kubectl -n cattle-provisioning-capi-system rollout restart deployment \
+                  capi-controller-manager";
+    let Some(secret) = bare else { return (remedy.to_owned(), Chain::new()) };
+    let statement = format!(
+        "Secret {FLEET_NAMESPACE}/{KUBECONFIG} has no label {key}={LOCAL}: Cluster API has lost the cluster, and does not see that the \
+         kubelet of {name} runs {runs}"
+    );
+    let label = format!("kubectl -n {FLEET_NAMESPACE} label secret {KUBECONFIG} {key}={LOCAL}");
+    (remedy.to_owned(), vec![Link::proven(ObjectRef::of(secret), statement).remedy(label)])
+}
