@@ -36,7 +36,7 @@ pub use page::page;
 pub(crate) use versions::refused as version_refused;
 
 pub use report::{AcceptedBy, Report, Reported, Unchecked, Verdict, examine};
-pub(crate) use upgrades::{config, pause_map_problems, switch};
+pub(crate) use upgrades::{config, pause_map_problems, pausing, switch};
 pub(crate) use vms::tied_down;
 
 /// How bad it is.

@@ -1,15 +1,16 @@
 //! What Harvester demands of an Upgrade and of the cluster that it is created on, in its own words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::cluster_api::cluster::phases;
 use drover_api::harvester::FLEET_NAMESPACE;
+use drover_api::harvester::node::WITNESS;
 use drover_api::harvester::setting::names;
 use drover_api::harvester::upgrade::{annotations, cleanup, labels};
 use drover_api::rancher::provisioning_cluster::LOCAL;
 
 use super::intent::{setting, upgrade_under_way};
-use super::{Asked, Check, Finding, Intent, Scope, Severity, path};
+use super::{Asked, Check, Finding, Intent, Scope, Severity, path, some_of};
 use crate::cluster::{Cluster, ObjectRef};
 use crate::harvester::upgrade_config::UpgradeConfig;
 
@@ -93,6 +94,26 @@ pub const CHECKS: &[Check] = &[
         remedy: "kubectl -n fleet-local label secret local-kubeconfig cluster.x-k8s.io/cluster-name=local",
         reads: &["Secret"],
         look: unlabelled_kubeconfig,
+    },
+    Check {
+        code: "DRV-UPG-009",
+        severity: Severity::Informs,
+        scope: Scope::Harvester,
+        title: "Nodes pause before they are upgraded",
+        consequence: "the upgrade stops at each of them, after Rancher has cordoned it, until somebody resumes the node.",
+        remedy: "resume a node when you are ready: kubectl annotate node NODE harvesterhci.io/node-upgrade-pause-",
+        reads: &["Setting", "Node"],
+        look: pauses,
+    },
+    Check {
+        code: "DRV-UPG-010",
+        severity: Severity::Informs,
+        scope: Scope::Harvester,
+        title: "VMs are off while their only node is upgraded",
+        consequence: "all VMs are shut off for as long as the upgrade of the node takes; without restoreVM they stay off.",
+        remedy: "set restoreVM: true, and they are started again: kubectl edit settings.harvesterhci.io upgrade-config",
+        reads: &["Setting", "Node", "VirtualMachineInstance"],
+        look: off_meanwhile,
     },
 ];
 
@@ -202,6 +223,39 @@ fn bad_annotations(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
 pub fn config(cluster: &Cluster) -> UpgradeConfig {
     let text = setting(cluster, names::UPGRADE_CONFIG);
     text.and_then(|text| UpgradeConfig::read(text).ok()).unwrap_or_default()
+}
+
+/// The nodes that will pause: as the Upgrade says, or as the setting does where it says nothing.
+pub fn pausing(cluster: &Cluster, intent: &Intent) -> BTreeSet<String> {
+    let map = match intent.annotation(annotations::PAUSE_MAP) {
+        Some(text) => serde_json::from_str(text).unwrap_or_default(),
+        None => config(cluster).pauses(cluster.nodes.iter().map(|node| node.metadata.name.as_str())),
+    };
+    map.into_iter().filter(|(_, action)| action == annotations::PAUSE).map(|(node, _)| node).collect()
+}
+
+fn pauses(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
+    let nodes = pausing(cluster, intent);
+    if nodes.is_empty() {
+        return Vec::new();
+    }
+    let sentence = format!("nodes that pause before their upgrade: {}", some_of(nodes.iter().map(String::as_str)));
+    vec![Finding::new(sentence).about(nodes.iter().map(|node| ObjectRef::new("Node", "", node)))]
+}
+
+fn off_meanwhile(cluster: &Cluster, _: &Intent) -> Vec<Finding> {
+    let hosts = cluster.nodes.iter().filter(|node| !node.metadata.labels.contains_key(WITNESS));
+    let vms: Vec<_> = cluster.kubevirt.instances.iter().filter(|vm| !vm.is_over()).collect();
+    if hosts.count() != 1 || vms.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<String> = vms.iter().map(|vm| path(*vm)).collect();
+    let after = if config(cluster).restores_vms() { "and started again after it" } else { "and stay off after it" };
+    let sentence = format!(
+        "VMs that are shut off for the upgrade of the only node, {after}: {}",
+        some_of(names.iter().map(String::as_str))
+    );
+    vec![Finding::new(sentence).about(vms.into_iter().map(ObjectRef::of))]
 }
 
 fn bad_config(cluster: &Cluster, _: &Intent) -> Vec<Finding> {

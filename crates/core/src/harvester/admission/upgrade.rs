@@ -78,7 +78,7 @@ pub fn create(upgrade: &Upgrade, cluster: &Cluster) -> Verdict {
     }
     for gate in &UNLESS_SKIPPED {
         if gate.check == "DRV-VM-002" {
-            tied_vms(upgrade, cluster, &intent, &mut verdict);
+            tied_vms(cluster, &intent, &mut verdict);
         }
         pass(gate, cluster, &intent, &mut verdict);
     }
@@ -132,12 +132,12 @@ fn is_in_sight(check: &Check, cluster: &Cluster, accepted: bool, verdict: &mut V
 }
 
 /// VMs that would have to be shut off. On a node that pauses before it is drained there is still time for that: it is told.
-fn tied_vms(upgrade: &Upgrade, cluster: &Cluster, intent: &Intent, verdict: &mut Verdict) {
+fn tied_vms(cluster: &Cluster, intent: &Intent, verdict: &mut Verdict) {
     let accepted = intent.accepted.contains(TIED_VMS.check);
     if !TIED_VMS.check().is_some_and(|check| is_in_sight(check, cluster, accepted, verdict)) {
         return;
     }
-    let pausing = pausing(upgrade, cluster);
+    let pausing = preflight::pausing(cluster, intent);
     let (mut now, mut later) = (Vec::new(), Vec::new());
     for vm in preflight::tied_down(cluster, intent) {
         let name = format!("{}/{}", vm.metadata.namespace, vm.metadata.name);
@@ -154,16 +154,6 @@ fn tied_vms(upgrade: &Upgrade, cluster: &Cluster, intent: &Intent, verdict: &mut
         let words = "There are non-live migratable VMs that need to be shut off before their node is resumed";
         verdict.notes.push(format!("{words}: {}", later.join(", ")));
     }
-}
-
-/// The nodes that will pause: as the Upgrade says, or as the setting does where it says nothing.
-fn pausing(upgrade: &Upgrade, cluster: &Cluster) -> BTreeSet<String> {
-    let stated = upgrade.metadata.annotations.get(annotations::PAUSE_MAP);
-    let map = match stated {
-        Some(text) => serde_json::from_str(text).unwrap_or_default(),
-        None => wanted(cluster),
-    };
-    map.into_iter().filter(|(_, action)| action == annotations::PAUSE).map(|(node, _)| node).collect()
 }
 
 fn wanted(cluster: &Cluster) -> BTreeMap<String, String> {
