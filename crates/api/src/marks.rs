@@ -92,11 +92,30 @@ pub const STEPS: &str = "drover.dev/steps";
 pub const STEPS_RELEASE: &str = "release";
 pub const STEPS_DROVER: &str = "drover";
 
+/// Annotation of an Upgrade, by a person: what serves its release, [`REPOSITORY_VM`], or a Deployment without it.
+pub const REPOSITORY: &str = "drover.dev/repository";
+/// A virtual machine that boots the release and serves it, as Harvester had it up to v1.6.
+pub const REPOSITORY_VM: &str = "vm";
+
 /// Annotation of an Upgrade, by a person: try again what has failed, whatever the value. Drover takes it away.
 pub const UPGRADE_RETRY: &str = "drover.dev/retry";
 
+/// Annotation of an Upgrade, by a person: call it off, whatever the value. The node that is at work reaches a safe state, the others
+/// stay as they are. Drover takes it away.
+pub const UPGRADE_ABORT: &str = "drover.dev/abort";
+
+/// Annotation of an Upgrade that has failed, by a person: nodes, separated by commas, to go on without. Drover takes it away.
+pub const UPGRADE_SKIP: &str = "drover.dev/skip";
+
+/// Annotation of the Cluster (cluster.x-k8s.io) that Rancher's planner works on: the Upgrade that has paused it.
+///
+/// It comes, in one patch with `spec.paused`, when an Upgrade is called off while some nodes are new and others are not: the planner
+/// would raise the others at once, without asking. It goes, with the pause, when the next Upgrade has asked the planner.
+pub const HELD: &str = "drover.dev/held";
+
 /// Annotation of an Upgrade, by a person: `true` lets Drover drive it although Harvester itself is at work, for somebody who
-/// has switched off Harvester's own upgrade controller.
+/// has switched off Harvester's own upgrade controller; the name of another controller lets Drover go on although that one has
+/// written the state of the Upgrade.
 pub const DRIVE: &str = "drover.dev/drive";
 
 /// Annotation of a Machine of a guest's control plane: what it was made for, in a few letters.
@@ -121,6 +140,7 @@ mod tests {
         let claims = [CLAIMS, NODE_CLAIM, JOB_CLAIM, JOB_TEMPLATE, NODE_FAILED, NODE_RETRY, WAITS];
         let ours =
             [ON_FAILURE, PAUSED, AFTER, GATE, ACCEPT, PLANNED, PROGRESS, STEPS, DRIVE, WEBHOOK, CONTROL_PLANE_DIGEST];
+        let ours = ours.into_iter().chain([HELD, UPGRADE_RETRY, UPGRADE_ABORT, UPGRADE_SKIP, REPOSITORY]);
         for key in claims.into_iter().chain(ours) {
             assert!(key.starts_with(PREFIX), "{key}");
         }

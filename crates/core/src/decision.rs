@@ -14,6 +14,8 @@ pub struct Decision {
     pub look_again: Option<Timestamp>,
     /// A channel to ask; the answer comes into the next view.
     pub ask: Option<Question>,
+    /// The whole cluster is to be looked at: may the upgrade begin? The verdict comes into a later view.
+    pub judge: bool,
     /// How far the nodes are when all of this is written; none if they cannot be seen.
     pub counts: Option<NodeCounts>,
 }
@@ -63,6 +65,8 @@ pub enum Kind {
     ManagedChart,
     /// Of provisioning.cattle.io.
     Cluster,
+    /// `Cluster` of cluster.x-k8s.io.
+    CapiCluster,
     /// Of longhorn.io.
     Setting,
 }

@@ -131,6 +131,10 @@ impl Api {
         Api { client, clock }
     }
 
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     pub async fn get(&self, path: &str) -> Result<Bytes, ApiError> {
         self.call(Method::GET, path, JSON, Vec::new()).await
     }
@@ -278,6 +282,7 @@ fn place(kind: Kind) -> (&'static str, &'static str, &'static str) {
         Kind::ConfigMap => ("", "v1", "configmaps"),
         Kind::ManagedChart => ("management.cattle.io", "v3", "managedcharts"),
         Kind::Cluster => ("provisioning.cattle.io", "v1", "clusters"),
+        Kind::CapiCluster => ("cluster.x-k8s.io", "v1beta1", "clusters"),
         Kind::Setting => ("longhorn.io", "v1beta2", "settings"),
     }
 }

@@ -256,6 +256,7 @@ impl Ears for Answers {
 fn kind_of(kind: Kind) -> String {
     match kind {
         Kind::Cluster => "Cluster.provisioning.cattle.io".to_owned(),
+        Kind::CapiCluster => "Cluster".to_owned(),
         Kind::Setting => "Setting.longhorn.io".to_owned(),
         kind => format!("{kind:?}"),
     }

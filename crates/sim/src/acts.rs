@@ -108,7 +108,9 @@ pub async fn perform(fault: &Fault, server: &ApiServer) {
         Fault::OriginalActs => drop(tokio::spawn(original::act(server.clone()))),
         Fault::Apply(objects) => apply(server, objects).await,
         Fault::Patch(patch) => {
+            let by = patch.by.as_ref().map(|by| format!("?fieldManager={by}")).unwrap_or_default();
             for path in paths(server, &patch.object) {
+                let path = format!("{path}{by}");
                 send(server, Method::PATCH, &path, &patch.with).await;
             }
         }
@@ -333,6 +335,7 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
         "WCPMachine" => ("/apis/infrastructure.cluster.vmware.com/v1alpha2", "wcpmachines"),
         "RKEControlPlane" => ("/apis/rke.cattle.io/v1", "rkecontrolplanes"),
         "ManagedChart" => ("/apis/management.cattle.io/v3", "managedcharts"),
+        "Bundle" => ("/apis/fleet.cattle.io/v1alpha1", "bundles"),
         "Addon" => ("/apis/harvesterhci.io/v1beta1", "addons"),
         "Upgrade" => ("/apis/harvesterhci.io/v1beta1", "upgrades"),
         "VirtualMachineImage" => ("/apis/harvesterhci.io/v1beta1", "virtualmachineimages"),
@@ -350,9 +353,13 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
 
 fn path(kind: &str, namespace: &str, name: &str) -> Option<String> {
     let (prefix, plural) = place(kind)?;
+    Some(path_at(prefix, plural, namespace, name))
+}
+
+fn path_at(prefix: &str, plural: &str, namespace: &str, name: &str) -> String {
     let namespace = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
     let name = if name.is_empty() { String::new() } else { format!("/{name}") };
-    Some(format!("{prefix}{namespace}/{plural}{name}"))
+    format!("{prefix}{namespace}/{plural}{name}")
 }
 
 /// The paths of all objects that are called so.
@@ -366,9 +373,16 @@ fn paths(server: &ApiServer, name: &ObjectName) -> Vec<String> {
     let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
     objects
         .iter()
-        .map(|object| (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"])))
-        .filter(|(namespace, own)| name.covers(&name.kind, namespace, own))
-        .filter_map(|(namespace, own)| path(&name.kind, &namespace, &own))
+        .map(|object| {
+            // Products serve a kind in versions of their own.
+            let root = match object["apiVersion"].as_str().filter(|version| version.starts_with(group)) {
+                Some(version) if !group.is_empty() => format!("/apis/{version}"),
+                _ => prefix.to_owned(),
+            };
+            (root, text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]))
+        })
+        .filter(|(_, namespace, own)| name.covers(&name.kind, namespace, own))
+        .map(|(root, namespace, own)| path_at(&root, plural, &namespace, &own))
         .collect()
 }
 

@@ -188,6 +188,9 @@ impl WatchedKind {
 pub struct ObjectPatch {
     pub object: ObjectName,
     pub with: Value,
+    /// As which program, by the name that managed fields know; not given: a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 impl Fault {

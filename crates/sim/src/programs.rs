@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::harvester::jobs::CONTAINER as APPLY;
+use drover_api::harvester::jobs::{CONTAINER as APPLY, stock, variables};
 use drover_api::plan::jobs::containers::{DRAIN, PREPARE};
 use drover_api::plan::jobs::variables::NODE_NAME;
 use drover_clock::Clock;
@@ -131,7 +131,11 @@ impl Machines {
         let own_pod = Subject { kind: Kind::Pod, namespace: namespace.clone(), name: name.clone() };
         let program = if run.container == APPLY { "steps" } else { "drain" };
         let client = self.server.client(&format!("{node}/{program}"));
-        let (clock, args) = (self.clock, args(pod, &run.container, &node));
+        let clock = self.clock;
+        let args = match stand_in(pod, &run.container) {
+            Some(args) => args,
+            None => args(pod, &run.container, &node),
+        };
         let host = SimulatedHost { direct: self.direct.clone(), namespace: namespace.clone(), pod: name.clone() };
         let (id, place) = (run.clone(), (namespace.clone(), name.clone()));
         let program = self.programs.spawn(async move {
@@ -258,6 +262,24 @@ impl Host for SimulatedHost {
 /// Whether a container with these arguments empties its node.
 pub fn is_drain(args: &[String]) -> bool {
     args.first().is_some_and(|verb| verb == DRAIN)
+}
+
+/// A stock release brings its own steps, in an image that no simulated machine can run: ours stand in for them, under their names.
+fn stand_in(pod: &Pod, container: &str) -> Option<Vec<String>> {
+    let container = pod.spec.as_ref()?.containers.iter().find(|one| one.name == container)?;
+    let command = container.command.as_ref()?.first()?;
+    let asked = container.args.as_ref().and_then(|args| args.first()).map_or("", String::as_str);
+    let variable = |name: &str| {
+        let variables = container.env.iter().flatten();
+        variables.into_iter().find(|one| one.name == name).and_then(|one| one.value.clone()).unwrap_or_default()
+    };
+    let (upgrade, node) = (variable(variables::UPGRADE_NAME), variable(variables::NODE_NAME));
+    let args: Vec<&str> = match command.as_str() {
+        stock::MANIFESTS => vec!["apply-manifests", "--upgrade", &upgrade],
+        stock::NODE_STEPS | stock::HELPER => vec!["node", asked, "--upgrade", &upgrade, "--node", &node],
+        _ => return None,
+    };
+    Some(args.into_iter().map(str::to_owned).collect())
 }
 
 /// With the name of the node where they ask for it, as a kubelet expands variables.

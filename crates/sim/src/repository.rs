@@ -1,5 +1,6 @@
-//! The repository of a release without a network: it answers while a pod of its Deployment is available.
+//! The repository of a release without a network: it answers while a pod of its Deployment is available, or its machine runs.
 
+use drover_api::kubevirt::virtual_machine_instance::VirtualMachineInstance;
 use drover_corral::apiserver::ApiServer;
 use drover_operator::harvester::{Repositories, Texts};
 use futures::future::BoxFuture;
@@ -11,15 +12,18 @@ use serde_json::Value;
 pub struct ScriptedRepositories {
     pub server: ApiServer,
     pub release: Value,
+    pub images: Option<String>,
 }
 
 impl Repositories for ScriptedRepositories {
     fn fetch(&self, url: String) -> BoxFuture<'static, Result<Texts, String>> {
         // JSON is YAML, too.
-        let texts = Texts { release: self.release.to_string(), images: None };
+        let texts = Texts { release: self.release.to_string(), images: self.images.clone() };
         let host = url.trim_start_matches("http://").split('.').next().unwrap_or_default().to_owned();
         let deployment = self.server.direct("repository").get::<Deployment>(Some("harvester-system"), &host);
         let available = deployment.ok().flatten().and_then(|one| one.status?.available_replicas).unwrap_or(0);
-        Box::pin(async move { if available > 0 { Ok(texts) } else { Err("connection refused".to_owned()) } })
+        let machine = self.server.direct("repository").get::<VirtualMachineInstance>(Some("harvester-system"), &host);
+        let runs = machine.ok().flatten().and_then(|one| one.status?.phase).is_some_and(|phase| phase == "Running");
+        Box::pin(async move { if available > 0 || runs { Ok(texts) } else { Err("connection refused".to_owned()) } })
     }
 }

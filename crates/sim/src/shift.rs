@@ -45,9 +45,12 @@ pub struct Shift {
 impl Shift {
     pub fn new(gate: Gate, reports: UnboundedSender<Report>, scenario: &Scenario, guest: Option<ApiServer>) -> Self {
         let order = scenario.order().and_then(|order| order.inspect_err(|error| tracing::error!("{error}")).ok());
+        let images = scenario.upgrade().map(|upgrade| upgrade.images.join("\n")).filter(|images| !images.is_empty());
         let harvester = scenario.release().map(|release| HarvesterOptions {
             settings: Settings { image: DROVER_IMAGE.to_owned() },
-            repositories: Arc::new(ScriptedRepositories { server: gate.server(), release }),
+            repositories: Arc::new(ScriptedRepositories { server: gate.server(), release, images }),
+            // Simulated machines have no network.
+            asks_machines: false,
         });
         Shift {
             gate,

@@ -156,7 +156,13 @@ async fn a_download_stalls_in_the_middle() {
 /// and nothing twice.
 #[test]
 fn an_operator_that_dies_in_the_middle_of_an_upgrade_is_replaced_without_harm() {
-    for (name, every) in [("harvester-three-nodes", 29), ("harvester-one-node", 19)] {
+    let some = [
+        ("harvester-three-nodes", 29),
+        ("harvester-one-node", 19),
+        ("harvester-aborted", 89),
+        ("harvester-skipped", 71),
+    ];
+    for (name, every) in some {
         let scenario = drover_sim::scenario::built_in().unwrap().into_iter().find(|one| one.name == name).unwrap();
         let campaign = Campaign { every, ..Campaign::new(Scenario { sampled: None, ..scenario }, 1) };
         let report = campaign.run(&[Part::Crashes], &|_, _| ()).unwrap();

@@ -44,6 +44,17 @@ pub const CONTAINER: &str = "apply";
 /// Who these Jobs run as.
 pub const SERVICE_ACCOUNT: &str = "harvester";
 
+/// What a release of Harvester brings for its own upgrade.
+pub mod stock {
+    pub const IMAGE: &str = "rancher/harvester-upgrade";
+    /// The release that runs prepares nodes, with this as its argument.
+    pub const PREPARE: &str = "prepare";
+    /// Runs the steps of a node; the argument is the type of the Job.
+    pub const NODE_STEPS: &str = "do_upgrade_node.sh";
+    pub const MANIFESTS: &str = "upgrade_manifests.sh";
+    pub const HELPER: &str = "upgrade-helper";
+}
+
 /// The variables that the steps of releases read.
 pub mod variables {
     pub const UPGRADE_NAME: &str = "HARVESTER_UPGRADE_NAME";
@@ -54,6 +65,9 @@ pub mod variables {
 /// The release repository, as its Service offers it.
 pub mod repository {
     pub const CONTAINER: &str = "nginx-iso-server";
+    /// Lets a machine that boots the ISO of a release serve it instead of installing it.
+    pub const SERVE_MODE: &str =
+        "name: \"enable repo mode\"\nstages:\n  rootfs:\n  - commands:\n    - echo > /sysroot/harvester-serve-iso\n";
     pub const PATH: &str = "harvester-iso";
     pub const RELEASE_FILE: &str = "harvester-release.yaml";
     pub const PORT: u16 = 80;

@@ -88,6 +88,8 @@ pub mod conditions {
     pub const NODES_PREPARED: &str = "NodesPrepared";
     pub const SYSTEM_SERVICES_UPGRADED: &str = "SystemServicesUpgraded";
     pub const NODES_UPGRADED: &str = "NodesUpgraded";
+    /// Ours: whose steps the Jobs of the Upgrade run.
+    pub const STEPS_CHOSEN: &str = "StepsChosen";
     /// Ours: what is waited for, since no other field of the status has room for it.
     pub const PROGRESSING: &str = "Progressing";
 }
@@ -102,6 +104,10 @@ pub mod reasons {
     pub const LOG_GET_FAILED_MESSAGE: &str = "Failed to get upgrade log";
     pub const PAUSED: &str = "AdministrativelyPaused";
     pub const PAUSED_MESSAGE: &str = "Node upgrade paused as requested by the user";
+    /// Ours: its user has called it off.
+    pub const ABORTED: &str = "Aborted";
+    /// Ours: its user goes on without some nodes.
+    pub const SKIPPED: &str = "Skipped";
     /// Ours: the upgrade does not wait for logs that nobody collects.
     pub const NO_COLLECTOR: &str = "NoCollector";
     pub const NO_COLLECTOR_MESSAGE: &str = "Nothing collects the logs of upgrades; the upgrade goes on without";
@@ -118,6 +124,8 @@ pub mod node_states {
     pub const WAITING_REBOOT: &str = "Waiting Reboot";
     pub const SUCCEEDED: &str = "Succeeded";
     pub const FAILED: &str = "Failed";
+    /// Of Drover only: its user goes on without it.
+    pub const SKIPPED: &str = "Skipped";
 }
 
 /// Labels of an Upgrade.

@@ -218,6 +218,7 @@ fn options(args: &OperatorArgs, environment: &Environment) -> OperatorOptions {
     options.harvester = args.controllers.contains(&Controller::Harvester).then(|| HarvesterOptions {
         settings: Settings { image: options.settings.kubectl_image.clone() },
         repositories: Arc::new(HttpRepositories),
+        asks_machines: true,
     });
     options.node = args.node_name.clone().or_else(|| environment.node_name()).or_else(|| Some(identity::hostname()));
     options

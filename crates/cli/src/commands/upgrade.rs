@@ -22,6 +22,19 @@ enum Verb {
     Resume(OnNodes),
     /// Lets an Upgrade that has failed take up what has failed
     Retry(OnUpgrade),
+    /// Lets an Upgrade that has failed go on without a node that has failed
+    Skip(OnNode),
+    /// Calls an Upgrade off: the node at work reaches a safe state, the others stay as they are
+    Abort(OnUpgrade),
+}
+
+#[derive(Debug, Args)]
+struct OnNode {
+    #[command(flatten)]
+    upgrade: OnUpgrade,
+    /// The node to go on without
+    #[arg(long, value_name = "NODE")]
+    node: String,
 }
 
 #[derive(Debug, Args)]
@@ -52,7 +65,8 @@ fn name(object: &str) -> Result<String, String> {
 pub fn run(args: &UpgradeArgs) -> anyhow::Result<()> {
     let upgrade = match &args.verb {
         Verb::Pause(on) | Verb::Resume(on) => &on.upgrade,
-        Verb::Retry(upgrade) => upgrade,
+        Verb::Skip(on) => &on.upgrade,
+        Verb::Retry(upgrade) | Verb::Abort(upgrade) => upgrade,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -64,6 +78,15 @@ pub fn run(args: &UpgradeArgs) -> anyhow::Result<()> {
             Verb::Retry(_) => {
                 verbs.retry().await?;
                 print(&format!("upgrade/{} takes up what has failed\n", upgrade.name))
+            }
+            Verb::Skip(on) => {
+                verbs.skip(&on.node).await?;
+                print(&format!("upgrade/{} goes on without node/{}\n", upgrade.name, on.node))
+            }
+            Verb::Abort(_) => {
+                verbs.abort().await?;
+                let name = &upgrade.name;
+                print(&format!("upgrade/{name} is called off; drover why upgrade/{name} tells how far it is\n"))
             }
         }
     })

@@ -93,6 +93,8 @@ pub struct Cluster {
     pub old_versions: Vec<OldVersion>,
     /// Who has accepted something in an object that asks for an upgrade.
     pub acceptances: BTreeMap<ObjectRef, Acceptance>,
+    /// Who else writes what only the driver of an Upgrade does, by the names of the Upgrades.
+    pub drivers: BTreeMap<String, Vec<String>>,
     /// The same objects as the Plan engine reads them.
     pub engine: EngineObjects,
     pub unseen: Vec<Unseen>,
@@ -235,6 +237,13 @@ impl Cluster {
             ("cluster.x-k8s.io", "Cluster"),
         ];
         let group = head.api_version.split_once('/').map_or("", |(group, _)| group);
+        if (group, head.kind.as_str()) == ("harvesterhci.io", "Upgrade") {
+            let name = head.metadata.name.clone();
+            match crate::harvester::drivers::others(json) {
+                others if others.is_empty() => drop(self.drivers.remove(&name)),
+                others => drop(self.drivers.insert(name, others)),
+            }
+        }
         let acceptance = ASKING.contains(&(group, head.kind.as_str())).then(|| Acceptance::read(json));
         if let Some(acceptance) = acceptance.flatten() {
             let object = ObjectRef::new(&head.kind, &head.metadata.namespace, &head.metadata.name);

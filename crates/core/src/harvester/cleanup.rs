@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::decide::Turn;
 use super::progress::Step;
-use super::{names, nodes, pausing, preload};
+use super::{asking, names, pausing, preload, storage};
 use crate::cluster::{Meta, Node, Taint};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
 
@@ -19,15 +19,8 @@ pub(super) fn everything(turn: &mut Turn<'_>) {
     if turn.next.cleaned {
         return;
     }
-    let parts: [fn(&mut Turn<'_>) -> bool; 7] = [
-        repository,
-        image,
-        preload::undo,
-        nodes::release_planner,
-        nodes::release_storage,
-        release_charts,
-        unmark_nodes,
-    ];
+    let parts: [fn(&mut Turn<'_>) -> bool; 7] =
+        [repository, image, preload::undo, asking::release, storage::release, release_charts, unmark_nodes];
     // Each part is tried, however far the others are.
     let done = parts.iter().filter(|part| part(turn)).count();
     if done == parts.len() {
@@ -51,7 +44,12 @@ fn repository(turn: &mut Turn<'_>) -> bool {
     let cluster = turn.cluster();
     let deployment = cluster.deployments.get(NAMESPACE, &name).map(|one| &one.metadata);
     let service = cluster.harvester.services.get(NAMESPACE, &name).map(|one| &one.metadata);
-    let gone = [delete(turn, Kind::Deployment, deployment), delete(turn, Kind::Service, service)];
+    let machine = cluster.kubevirt.machines.get(NAMESPACE, &name).map(|one| &one.metadata);
+    let gone = [
+        delete(turn, Kind::Deployment, deployment),
+        delete(turn, Kind::VirtualMachine, machine),
+        delete(turn, Kind::Service, service),
+    ];
     gone.iter().all(|gone| *gone)
 }
 
@@ -86,13 +84,14 @@ fn unmark_nodes(turn: &mut Turn<'_>) -> bool {
     let mut clean = pausing::undo(turn);
     let cluster = turn.cluster();
     for node in cluster.nodes.iter() {
-        let begun = turn.next.step(&node.metadata.name) != Step::Waits;
+        let name = &node.metadata.name;
+        let begun = turn.next.step(name) != Step::Waits || turn.next.withdrawn.contains(name);
         let pending = node.metadata.annotations.contains_key(PENDING_OS_IMAGE);
         let tainted = begun && node.spec.taints.iter().any(|taint| taint.key == DRAIN_TAINT);
         if pending || tainted {
             clean = false;
             let patch = unmarked(node, pending, tainted);
-            turn.write(Purpose::UndoMarks, Subject::node(&node.metadata.name), Act::Patch(patch));
+            turn.write(Purpose::UndoMarks, Subject::node(name), Act::Patch(patch));
         }
     }
     clean

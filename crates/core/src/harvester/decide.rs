@@ -9,9 +9,10 @@ use drover_api::rancher::machine_plan::labels::MACHINE_NAME;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use super::admission::Verdict;
 use super::progress::{Ending, Progress};
 use super::release::Fetched;
-use super::{cleanup as clearing, ending, nodes, preload, repo, services, start, status};
+use super::{abort, cleanup as clearing, ending, nodes, preload, repo, services, skipping, start, status};
 use crate::cluster::cluster_api::Machine;
 use crate::cluster::harvester::Upgrade;
 use crate::cluster::{Cluster, Job, Node, Secret};
@@ -25,6 +26,17 @@ pub struct Settings {
     pub image: String,
 }
 
+/// Whether an Upgrade that has not begun may, where no webhook was asked when it was created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission<'a> {
+    /// Nobody asks.
+    Waived,
+    /// Nobody has looked yet.
+    Unknown,
+    /// So it looked at this moment.
+    Judged { at: Timestamp, verdict: &'a Verdict },
+}
+
 /// Everything one decision rests on, at one moment.
 #[derive(Debug, Clone)]
 pub struct View<'a> {
@@ -33,6 +45,7 @@ pub struct View<'a> {
     pub settings: &'a Settings,
     /// What the repository of this Upgrade has answered.
     pub repository: Option<&'a Fetched>,
+    pub admission: Admission<'a>,
     /// When the status was last written by this process: at most once a second.
     pub status_written: Option<Timestamp>,
     pub trouble: Vec<Trouble>,
@@ -56,10 +69,15 @@ pub fn decide(view: &View<'_>, now: Timestamp) -> Decision {
     if view.trouble.iter().any(|trouble| trouble.blind) {
         return turn.into_decision();
     }
+    if turn.known.is_some() && start::another_writes(&mut turn) {
+        return turn.into_decision();
+    }
     if view.upgrade.metadata.deletion_timestamp.is_some() {
         ending::leave(&mut turn);
     } else if turn.known.is_some() || start::begin(&mut turn) {
         ending::try_again(&mut turn);
+        skipping::heed(&mut turn);
+        abort::heed(&mut turn);
         go_on(&mut turn);
     }
     turn.into_decision()
@@ -77,12 +95,15 @@ pub(super) fn go_on(turn: &mut Turn<'_>) {
         nodes::next,
         nodes::settle,
     ];
-    if turn.next.ended.is_none() && phases.iter().all(|phase| phase(turn)) {
+    if turn.next.aborting && turn.next.ended.is_none() {
+        abort::go_back(turn);
+    } else if turn.next.ended.is_none() && phases.iter().all(|phase| phase(turn)) {
         turn.next.ended = Some(Ending::Succeeded);
     }
     if turn.next.ended.is_some() {
         turn.phase = Phase::Ended;
         clearing::everything(turn);
+        ending::tell_what_failed(turn);
     }
 }
 
@@ -115,6 +136,8 @@ pub(super) struct Turn<'a> {
     pub waits: Vec<Wait>,
     pub look_again: Option<Timestamp>,
     pub ask: Option<Question>,
+    /// Somebody has to look whether the Upgrade may begin.
+    pub judge: bool,
     /// Nodes that are paused now.
     pub paused: BTreeSet<String>,
     /// The Upgrade is being deleted and nothing keeps it any longer.
@@ -135,6 +158,7 @@ impl<'a> Turn<'a> {
             waits: Vec::new(),
             look_again: None,
             ask: None,
+            judge: false,
             paused: BTreeSet::new(),
             released: false,
         }
@@ -197,7 +221,12 @@ impl<'a> Turn<'a> {
     fn into_decision(self) -> Decision {
         let mut decision = Decision { waits: self.waits.clone(), look_again: self.look_again, ..Decision::default() };
         decision.ask.clone_from(&self.ask);
+        decision.judge = self.judge;
         keep_since(&mut decision.waits, self.view.told);
+        // Nothing is said before it is known.
+        if self.judge && self.waits.is_empty() {
+            return decision;
+        }
         if self.released {
             decision.then(vec![self.without_finalizer()]);
             return decision;

@@ -1,15 +1,15 @@
-//! An Upgrade that is being deleted: all that it has made goes first.
+//! An Upgrade that has failed, or is being deleted.
 
 use drover_api::harvester::upgrade::{FINALIZER, annotations};
 
 use drover_api::harvester::jobs::types;
-use drover_api::marks::UPGRADE_RETRY;
+use drover_api::marks::{UPGRADE_ABORT, UPGRADE_RETRY};
 use serde_json::Value;
 
 use super::decide::{Phase, Turn};
 use super::progress::{Ending, Step};
-use super::{cleanup, decide, jobs, names};
-use crate::decision::Reason;
+use super::{abort, cleanup, decide, jobs, names};
+use crate::decision::{Reason, Subject};
 
 /// An Upgrade that has failed takes up what has failed, if its user wants that.
 pub(super) fn try_again(turn: &mut Turn<'_>) {
@@ -22,6 +22,9 @@ pub(super) fn try_again(turn: &mut Turn<'_>) {
     }
     turn.next.ended = None;
     turn.next.cleaned = false;
+    // One that was called off is taken up as well.
+    turn.next.aborting = false;
+    turn.next.withdrawn.clear();
     // What was put back is held again, and put back in the end.
     turn.annotations.insert(annotations::LONGHORN_RESTORED, Value::Null);
     if matches!(turn.next.services, Some(Ending::Failed { .. })) {
@@ -49,14 +52,20 @@ pub(super) fn leave(turn: &mut Turn<'_>) {
         return;
     }
     turn.phase = Phase::Ended;
+    abort::heed(turn);
     let forced = turn.annotation(annotations::SKIP_WEBHOOK).is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    if turn.next.asked.is_some() && turn.next.ended.is_none() && !forced {
-        // Half of the nodes are new: there is no way back, and the only safe state is the end.
+    if turn.next.is_stuck() && !forced {
+        // Nobody would answer the planner any more.
+        abort::call_off(turn);
+    }
+    if turn.next.aborting && !forced {
+        decide::go_on(turn);
+    } else if turn.next.asked.is_some() && turn.next.ended.is_none() && !forced {
         turn.wait_with_remedy(
             turn.subject(),
             Reason::CleaningUp,
             "the Upgrade is being deleted while its nodes are upgraded: it goes when they are done".to_owned(),
-            format!("wait; to give up all the same: kubectl annotate {}=true", annotations::SKIP_WEBHOOK),
+            format!("wait; or stop it here: kubectl annotate {UPGRADE_ABORT}=true"),
         );
         decide::go_on(turn);
     } else {
@@ -67,4 +76,27 @@ pub(super) fn leave(turn: &mut Turn<'_>) {
         cleanup::everything(turn);
     }
     turn.released = holds && turn.next.cleaned;
+}
+
+/// What has failed among the nodes waits for its user.
+pub(super) fn tell_what_failed(turn: &mut Turn<'_>) {
+    if !turn.next.is_stuck() {
+        return;
+    }
+    let failed = turn.next.nodes.iter().filter(|(_, node)| node.step == Step::Failed);
+    let failed: Vec<(String, String)> = failed
+        .map(|(name, node)| {
+            let why = if node.message.is_empty() { &node.reason } else { &node.message };
+            (name.clone(), why.clone())
+        })
+        .collect();
+    for (name, why) in failed {
+        let upgrade = turn.name();
+        let sentence = format!("{name} has failed and stays cordoned until its user decides: {why}");
+        let remedy = format!(
+            "drover upgrade retry upgrade/{upgrade}; or go on without it: drover upgrade skip upgrade/{upgrade} --node {name}; \
+             or end it here: drover upgrade abort upgrade/{upgrade}"
+        );
+        turn.wait_with_remedy(Subject::node(&name), Reason::JobFailed, sentence, remedy);
+    }
 }

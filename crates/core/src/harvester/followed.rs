@@ -45,6 +45,8 @@ pub const BY_UPGRADES: &[Followed] = &[
     within("ManagedChart", FLEET_NAMESPACE),
     within("Setting.longhorn.io", STORAGE),
     within("Deployment", NAMESPACE),
+    labelled("VirtualMachine", NAMESPACE, UPGRADE),
+    labelled("VirtualMachineInstance", NAMESPACE, UPGRADE),
     labelled("Service", NAMESPACE, UPGRADE),
     labelled("ConfigMap", NAMESPACE, UPGRADE),
     labelled("Job", NAMESPACE, UPGRADE),

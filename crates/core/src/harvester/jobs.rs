@@ -1,12 +1,13 @@
 //! The Jobs of an Upgrade, in the shape that users and scripts know from Harvester.
 
-use drover_api::harvester::jobs::{self, components, types, variables};
+use drover_api::harvester::jobs::{self, components, stock, types, variables};
 use drover_api::harvester::{NAMESPACE, node};
 use drover_api::node::HOSTNAME;
 use serde_json::{Value, json};
 
 use super::decide::Turn;
 use super::names;
+use super::release::Steps;
 use crate::cluster::{Job, Node};
 use crate::decision::{Act, Purpose, Subject};
 
@@ -56,6 +57,16 @@ pub(super) fn discard_failed(turn: &mut Turn<'_>, name: &str) -> bool {
     true
 }
 
+/// Deletes a Job, however far it is; true once it is gone.
+pub(super) fn discard(turn: &mut Turn<'_>, name: &str) -> bool {
+    let Some(job) = turn.job(name) else { return true };
+    if job.metadata.deletion_timestamp.is_none() {
+        let uid = job.metadata.uid.clone();
+        turn.write(Purpose::DeleteJob, Subject::job(NAMESPACE, name), Act::Delete { uid });
+    }
+    false
+}
+
 fn is_own(turn: &Turn<'_>, job: &Job) -> bool {
     job.metadata.owner_references.iter().any(|owner| owner.uid == turn.view.upgrade.metadata.uid)
 }
@@ -64,15 +75,15 @@ fn is_own(turn: &Turn<'_>, job: &Job) -> bool {
 pub(super) fn apply_manifests(turn: &mut Turn<'_>) {
     let name = names::apply_manifests(turn.name());
     let labels = json!({ jobs::UPGRADE: turn.name(), jobs::COMPONENT: components::MANIFEST });
-    let pod = json!({
+    let mut pod = json!({
         "restartPolicy": "Never", "serviceAccountName": jobs::SERVICE_ACCOUNT,
         "tolerations": [{ "key": node::DRAIN_TAINT, "operator": "Exists", "effect": "NoSchedule" }],
-        "containers": [{
-            "name": jobs::CONTAINER, "image": image(turn),
-            "args": ["apply-manifests", "--upgrade", turn.name()],
-            "env": environment(turn, None),
-        }],
+        "containers": [{ "name": jobs::CONTAINER, "image": image(turn), "env": environment(turn, None) }],
     });
+    match turn.next.steps {
+        Steps::Drover => pod["containers"][0]["args"] = json!(["apply-manifests", "--upgrade", turn.name()]),
+        Steps::Release => pod["containers"][0]["command"] = json!([stock::MANIFESTS]),
+    }
     create(turn, &name, &labels, pod);
 }
 
@@ -90,11 +101,23 @@ pub(super) fn on_node(turn: &mut Turn<'_>, job_type: &str, target: &Node) {
     let mut pod = json!({
         "restartPolicy": "Never", "serviceAccountName": jobs::SERVICE_ACCOUNT,
         "containers": [{
-            "name": jobs::CONTAINER, "image": image(turn),
-            "args": ["node", job_type, "--upgrade", turn.name(), "--node", target_name],
-            "env": environment(turn, Some(target_name)),
+            "name": jobs::CONTAINER, "image": image(turn), "env": environment(turn, Some(target_name)),
         }],
     });
+    let container = &mut pod["containers"][0];
+    match turn.next.steps {
+        Steps::Drover => {
+            container["args"] = json!(["node", job_type, "--upgrade", turn.name(), "--node", target_name]);
+        }
+        Steps::Release if job_type == types::RESTORE_VM => {
+            container["command"] = json!([stock::HELPER]);
+            container["args"] = json!([job_type, "--node", target_name, "--upgrade", turn.name()]);
+        }
+        Steps::Release => {
+            container["command"] = json!([stock::NODE_STEPS]);
+            container["args"] = json!([job_type]);
+        }
+    }
     if job_type != types::RESTORE_VM {
         pod["hostIPC"] = json!(true);
         pod["hostPID"] = json!(true);
@@ -119,9 +142,22 @@ pub(super) fn on_node(turn: &mut Turn<'_>, job_type: &str, target: &Node) {
     create(turn, &name, &labels, pod);
 }
 
+/// What runs on nodes before anything is raised is of the release that runs; all else is of the one that is to come.
+pub(super) fn image_to_prepare(turn: &Turn<'_>) -> String {
+    image_of(turn, &turn.next.previous_version)
+}
+
 fn image(turn: &Turn<'_>) -> String {
+    image_of(turn, turn.next.release.as_ref().map(|release| release.harvester.as_str()).unwrap_or_default())
+}
+
+fn image_of(turn: &Turn<'_>, version: &str) -> String {
     let asked = &turn.view.upgrade.spec.upgrade_image;
-    if asked.is_empty() { turn.view.settings.image.clone() } else { asked.clone() }
+    match turn.next.steps {
+        _ if !asked.is_empty() => asked.clone(),
+        Steps::Drover => turn.view.settings.image.clone(),
+        Steps::Release => format!("{}:{version}", stock::IMAGE),
+    }
 }
 
 fn environment(turn: &Turn<'_>, node: Option<&str>) -> Value {

@@ -5,10 +5,13 @@
 //! that was made for it is cleared away. How far it is follows from objects and from what is noted on the Upgrade itself
 //! ([`progress`]); its status is an output.
 
+mod abort;
 pub mod admission;
+mod asking;
 mod cleanup;
 mod config;
 mod decide;
+pub mod drivers;
 mod ending;
 pub mod followed;
 mod jobs;
@@ -19,13 +22,16 @@ mod preload;
 pub mod progress;
 pub mod release;
 mod repo;
+mod repo_vm;
 mod services;
+mod skipping;
 mod start;
 mod status;
 pub mod steps;
+mod storage;
 #[cfg(test)]
 mod tests;
 pub mod upgrade_config;
 
-pub use decide::{Settings, View, decide};
+pub use decide::{Admission, Settings, View, decide};
 pub use release::{Fetched, Release, Served};

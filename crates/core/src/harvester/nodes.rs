@@ -4,10 +4,8 @@
 //! by copying what it asked with. An answer follows from how far the node is, not from the moment at which it got there:
 //! one that was lost, or that the planner asks for anew, is given again.
 
-use drover_api::cluster_api::cluster::phases;
 use drover_api::harvester::jobs::{UPGRADE, types};
 use drover_api::harvester::node::{PENDING_OS_IMAGE, WITNESS};
-use drover_api::harvester::upgrade::annotations as upgrade_annotations;
 use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
 use drover_api::marks;
 use drover_api::plan::labels::JOB_NAME;
@@ -20,16 +18,10 @@ use serde_json::{Value, json};
 use super::decide::{Member, Phase, Turn, members};
 use super::jobs::{self, Course};
 use super::progress::Step;
-use super::{config, names, pausing};
+use super::{asking, config, names, pausing, skipping, storage};
 use crate::cluster::{Node, Secret, condition};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait};
 use crate::quorum::{self, CODE, IS_VOTER, at_risk};
-
-/// Longhorn's setting: how long a replica that is gone is waited for before another is made, and for how long at least
-/// while nodes reboot, in seconds.
-const REPLENISHMENT: &str = "replica-replenishment-wait-interval";
-const LONG_ENOUGH: i64 = 1800;
-const STORAGE: &str = "longhorn-system";
 
 pub(super) fn next(turn: &mut Turn<'_>) -> bool {
     turn.phase = Phase::UpgradingNodes;
@@ -39,8 +31,8 @@ pub(super) fn next(turn: &mut Turn<'_>) -> bool {
         turn.wait_with_remedy(Subject::node(&node.metadata.name), Reason::NodeUnmanaged, why, remedy);
     }
     if turn.next.single_node.is_empty() {
-        hold_storage(turn);
-        if !ask(turn) {
+        storage::hold(turn);
+        if !asking::ask(turn) {
             return false;
         }
         nodes.iter().for_each(|member| tend(turn, *member));
@@ -50,7 +42,7 @@ pub(super) fn next(turn: &mut Turn<'_>) -> bool {
     if turn.next.ended.is_some() {
         return false;
     }
-    nodes.iter().all(|member| turn.next.step(member.name()) == Step::Succeeded)
+    nodes.iter().all(|member| turn.next.step(member.name()).is_over())
 }
 
 /// All nodes are done; the planner still has to give back the last one.
@@ -63,9 +55,7 @@ pub(super) fn settle(turn: &mut Turn<'_>) -> bool {
         .filter(|member| member.plan_secret(cluster).is_some_and(is_in_drain))
         .map(|member| member.name())
         .collect();
-    let capi = cluster.cluster_api.clusters.get(FLEET_NAMESPACE, LOCAL);
-    let provisioned = capi.is_none_or(|capi| capi.status.phase == phases::PROVISIONED);
-    let mut settled = in_drain.is_empty() && provisioned;
+    let mut settled = in_drain.is_empty() && asking::is_settled(turn);
     if !settled {
         let sentence = match in_drain.is_empty() {
             true => format!("Rancher's planner has not finished with Cluster {FLEET_NAMESPACE}/{LOCAL}"),
@@ -79,120 +69,17 @@ pub(super) fn settle(turn: &mut Turn<'_>) -> bool {
     settled
 }
 
-fn is_in_drain(secret: &Secret) -> bool {
+pub(super) fn is_in_drain(secret: &Secret) -> bool {
     [DRAIN_OPTIONS, PRE_DRAIN, POST_DRAIN, DRAIN_DONE, UNCORDON].iter().any(|key| note(Some(secret), key).is_some())
 }
 
 /// An annotation; an empty one counts as missing.
-fn note<'a>(secret: Option<&'a Secret>, key: &str) -> Option<&'a str> {
+pub(super) fn note<'a>(secret: Option<&'a Secret>, key: &str) -> Option<&'a str> {
     secret?.metadata.annotations.get(key).map(String::as_str).filter(|value| !value.is_empty())
 }
 
-/// Longhorn is told to wait for replicas on nodes that reboot; what it was set to is noted first.
-fn hold_storage(turn: &mut Turn<'_>) {
-    let Some(setting) = turn.cluster().longhorn.settings.get(STORAGE, REPLENISHMENT) else { return };
-    let Ok(seconds) = setting.value.parse::<i64>() else { return };
-    if seconds >= LONG_ENOUGH {
-        return;
-    }
-    if turn.annotation(upgrade_annotations::REPLENISHMENT_INTERVAL).is_none() {
-        turn.annotations.insert(upgrade_annotations::REPLENISHMENT_INTERVAL, json!(setting.value));
-    }
-    let version = setting.metadata.resource_version.to_string();
-    let patch = json!({ "metadata": { "resourceVersion": version }, "value": LONG_ENOUGH.to_string() });
-    turn.write(Purpose::Hold, Subject::new(Kind::Setting, STORAGE, REPLENISHMENT), Act::Patch(patch));
-}
-
-/// Puts Longhorn's setting back; true once it is.
-pub(super) fn release_storage(turn: &mut Turn<'_>) -> bool {
-    let Some(before) = turn.annotation(upgrade_annotations::REPLENISHMENT_INTERVAL) else { return true };
-    if turn.annotation(upgrade_annotations::LONGHORN_RESTORED).is_some() {
-        return true;
-    }
-    match turn.cluster().longhorn.settings.get(STORAGE, REPLENISHMENT) {
-        Some(setting) if setting.value != before => {
-            let version = setting.metadata.resource_version.to_string();
-            let patch = json!({ "metadata": { "resourceVersion": version }, "value": before });
-            turn.write(Purpose::CleanUp, Subject::new(Kind::Setting, STORAGE, REPLENISHMENT), Act::Patch(patch));
-            false
-        }
-        _ => {
-            turn.annotations.insert(upgrade_annotations::LONGHORN_RESTORED, json!("true"));
-            true
-        }
-    }
-}
-
-/// Asks the planner for the version of the release, once; true when it is asked. Which generation it is asked for is noted
-/// before, so that a successor does not ask for one more.
-fn ask(turn: &mut Turn<'_>) -> bool {
-    let subject = Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL);
-    let Some(cluster) = turn.cluster().harvester.clusters.get(FLEET_NAMESPACE, LOCAL) else {
-        let sentence = format!("can't find {FLEET_NAMESPACE}/{LOCAL} cluster");
-        turn.wait_with_remedy(subject, Reason::PlannerWorks, sentence, "look after Rancher, which has made it");
-        return false;
-    };
-    let wanted = turn.next.release.as_ref().map(|release| release.kubernetes.clone()).unwrap_or_default();
-    let generation = cluster.spec.rke_config.provision_generation;
-    let asked = *turn.next.asked.get_or_insert(generation + 1);
-    let strategy = &cluster.spec.rke_config.upgrade_strategy;
-    if generation >= asked && cluster.spec.kubernetes_version == wanted && has_hooks(strategy) {
-        return true;
-    }
-    let options = |key: &str| {
-        let hooks = |kind: &str, own: &str| {
-            let mut hooks = strategy[key][kind].as_array().cloned().unwrap_or_default();
-            if !hooks.iter().any(|hook| hook["annotation"] == own) {
-                hooks.push(json!({ "annotation": own }));
-            }
-            hooks
-        };
-        json!({
-            "enabled": true, "force": true, "ignoreDaemonSets": true, "deleteEmptyDirData": true,
-            "preDrainHooks": hooks("preDrainHooks", PRE_HOOK), "postDrainHooks": hooks("postDrainHooks", POST_HOOK),
-        })
-    };
-    let patch = json!({
-        "metadata": { "resourceVersion": cluster.metadata.resource_version.to_string() },
-        "spec": { "kubernetesVersion": wanted, "rkeConfig": {
-            "provisionGeneration": generation.max(asked),
-            "upgradeStrategy": {
-                "controlPlaneConcurrency": "1", "workerConcurrency": "1",
-                "controlPlaneDrainOptions": options("controlPlaneDrainOptions"),
-                "workerDrainOptions": options("workerDrainOptions"),
-            },
-        }},
-    });
-    turn.write(Purpose::AskPlanner, subject.clone(), Act::Patch(patch));
-    turn.wait(subject, Reason::PlannerWorks, format!("Rancher's planner is asked for Kubernetes {wanted}"));
-    false
-}
-
-fn has_hooks(strategy: &Value) -> bool {
-    ["controlPlaneDrainOptions", "workerDrainOptions"].iter().all(|key| {
-        let has = |kind: &str, own: &str| {
-            let hooks = strategy[*key][kind].as_array();
-            hooks.is_some_and(|hooks| hooks.iter().any(|hook| hook["annotation"] == own))
-        };
-        has("preDrainHooks", PRE_HOOK) && has("postDrainHooks", POST_HOOK)
-    })
-}
-
-/// The planner goes its own way again; true once it does.
-pub(super) fn release_planner(turn: &mut Turn<'_>) -> bool {
-    let Some(cluster) = turn.cluster().harvester.clusters.get(FLEET_NAMESPACE, LOCAL) else { return true };
-    if turn.next.asked.is_none() || !has_hooks(&cluster.spec.rke_config.upgrade_strategy) {
-        return true;
-    }
-    let version = cluster.metadata.resource_version.to_string();
-    let patch =
-        json!({ "metadata": { "resourceVersion": version }, "spec": { "rkeConfig": { "upgradeStrategy": null } } });
-    turn.write(Purpose::CleanUp, Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL), Act::Patch(patch));
-    false
-}
-
 /// One node: what follows from how far it is and from what the planner asks.
-fn tend(turn: &mut Turn<'_>, member: Member<'_>) {
+pub(super) fn tend(turn: &mut Turn<'_>, member: Member<'_>) {
     let name = member.name();
     let secret = member.plan_secret(turn.cluster());
     let Some(plan) = secret else {
@@ -238,6 +125,7 @@ fn tend(turn: &mut Turn<'_>, member: Member<'_>) {
             acknowledge(turn, plan, POST_DRAIN, POST_HOOK);
             unmark(turn, member.node);
         }
+        Step::Skipping | Step::Skipped => skipping::answer(turn, member, plan),
         Step::Failed => {}
     }
 }
@@ -276,7 +164,7 @@ fn resume(node: &str) -> String {
 }
 
 /// One node at a time, and never so that etcd loses its quorum.
-fn may_go(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
+pub(super) fn may_go(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
     let name = member.name();
     let other = turn.next.nodes.iter().find(|(other, progress)| *other != name && progress.step.is_at_work());
     if let Some(other) = other.map(|(other, _)| other.clone()) {
@@ -384,7 +272,7 @@ fn annotation(node: &Node, key: &str, value: &Value) -> Value {
 }
 
 /// Answers the planner with what it has asked with, unless that is there.
-fn acknowledge(turn: &mut Turn<'_>, plan: &Secret, asks: &str, answers: &str) {
+pub(super) fn acknowledge(turn: &mut Turn<'_>, plan: &Secret, asks: &str, answers: &str) {
     let Some(token) = note(Some(plan), asks) else { return };
     if note(Some(plan), answers) == Some(token) {
         return;
@@ -396,7 +284,7 @@ fn acknowledge(turn: &mut Turn<'_>, plan: &Secret, asks: &str, answers: &str) {
 }
 
 /// The only node of a cluster has nowhere to send its VMs, and nobody asks for it: one Job does it all.
-fn alone(turn: &mut Turn<'_>, member: Member<'_>) {
+pub(super) fn alone(turn: &mut Turn<'_>, member: Member<'_>) {
     let name = member.name();
     match turn.next.step(name) {
         Step::Waits => {
@@ -418,7 +306,7 @@ fn alone(turn: &mut Turn<'_>, member: Member<'_>) {
         }
         Step::WaitingReboot => come_back_alone(turn, member.node),
         Step::Succeeded => unmark(turn, member.node),
-        Step::Failed => {}
+        Step::Failed | Step::Skipping | Step::Skipped => {}
     }
 }
 
@@ -432,7 +320,7 @@ fn come_back_alone(turn: &mut Turn<'_>, node: &Node) {
 }
 
 /// The VMs that were stopped for a node are started again, if that is asked for; true once they are.
-fn restored(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
+pub(super) fn restored(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
     let name = member.name();
     let wanted = config::of(turn.cluster()).is_ok_and(|config| config.restores_vms());
     let list = turn.cluster().harvester.config_maps.get(NAMESPACE, &names::restore_list(turn.name()));

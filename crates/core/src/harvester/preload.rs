@@ -1,6 +1,6 @@
 //! The images of the release come to every node before anything stops: a Plan does it.
 
-use drover_api::harvester::jobs::{self, components};
+use drover_api::harvester::jobs::{self, components, stock};
 use drover_api::harvester::{CATTLE_NAMESPACE, node};
 use drover_api::plan::labels::plan_hash;
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::config;
 use super::decide::{Phase, Turn, members};
 use super::names;
+use super::release::Steps;
 use super::upgrade_config::Preload;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
 
@@ -97,12 +98,25 @@ fn plan(turn: &Turn<'_>, name: &str, concurrency: usize) -> Value {
                 tolerates("node-role.kubernetes.io/control-plane", "NoExecute"),
                 tolerates("node-role.kubernetes.io/etcd", "NoExecute"),
             ],
-            "upgrade": {
-                "image": turn.view.settings.image, "args": ["node", "preload"],
-                "envs": [{ "name": jobs::variables::UPGRADE_NAME, "value": upgrade }],
-            },
+            "upgrade": preparation(turn),
         },
     })
+}
+
+/// What runs on each node.
+fn preparation(turn: &Turn<'_>) -> Value {
+    let mut container = json!({
+        "image": super::jobs::image_to_prepare(turn),
+        "envs": [{ "name": jobs::variables::UPGRADE_NAME, "value": turn.name() }],
+    });
+    match turn.next.steps {
+        Steps::Drover => container["args"] = json!(["node", "preload"]),
+        Steps::Release => {
+            container["command"] = json!([stock::NODE_STEPS]);
+            container["args"] = json!([stock::PREPARE]);
+        }
+    }
+    container
 }
 
 /// The Plans that were made for the Upgrade.

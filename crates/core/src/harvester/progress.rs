@@ -4,13 +4,13 @@
 //! asked for, how far each node is. It is written, guarded by the Upgrade's resourceVersion, before anything follows from
 //! it, so that a successor goes on where its predecessor died, and two operators cannot send two nodes on their way.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::harvester::upgrade::node_states;
 use drover_api::marks;
 use serde::{Deserialize, Serialize};
 
-use super::release::Noted;
+use super::release::{Noted, Steps};
 use crate::cluster::harvester::Upgrade;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,8 @@ pub struct Progress {
     /// What the release says of itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<Noted>,
+    /// Whose steps its Jobs run; those of an Upgrade that an earlier Drover has begun are Drover's.
+    pub steps: Steps,
     /// The images are on the nodes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub prepared: bool,
@@ -32,6 +34,15 @@ pub struct Progress {
     /// The `provisionGeneration` that Rancher's planner was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<i64>,
+    /// What was so when the planner was asked, for whoever takes that back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Before>,
+    /// Its user has called it off.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub aborting: bool,
+    /// Nodes that the planner had begun with, and that are put back because the Upgrade was called off.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub withdrawn: BTreeSet<String>,
     /// The only node of the cluster, which goes its own way; empty if there are more.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub single_node: String,
@@ -42,6 +53,16 @@ pub struct Progress {
     /// Nothing is left to be cleared away.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cleaned: bool,
+}
+
+/// What the planner was asked for before, and which nodes were cordoned.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Before {
+    pub kubernetes: String,
+    pub generation: i64,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub cordoned: BTreeSet<String>,
 }
 
 /// How something came to its end.
@@ -74,12 +95,20 @@ pub enum Step {
     WaitingReboot,
     Succeeded,
     Failed,
+    /// Its user goes on without it, and the planner has its turn there.
+    Skipping,
+    Skipped,
 }
 
 impl Step {
     /// The node is out of service, or about to be.
     pub fn is_at_work(self) -> bool {
-        matches!(self, Step::PreDraining | Step::PreDrained | Step::PostDraining | Step::WaitingReboot)
+        matches!(self, Step::PreDraining | Step::PreDrained | Step::PostDraining | Step::WaitingReboot | Step::Skipping)
+    }
+
+    /// Nothing more is done to it.
+    pub fn is_over(self) -> bool {
+        matches!(self, Step::Succeeded | Step::Skipped)
     }
 
     /// As `nodeStatuses` says it.
@@ -92,6 +121,7 @@ impl Step {
             Step::WaitingReboot => node_states::WAITING_REBOOT,
             Step::Succeeded => node_states::SUCCEEDED,
             Step::Failed => node_states::FAILED,
+            Step::Skipping | Step::Skipped => node_states::SKIPPED,
         }
     }
 }
@@ -105,6 +135,11 @@ impl Progress {
 
     pub fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// It has failed among its nodes, and its user has not said yet how it goes on.
+    pub fn is_stuck(&self) -> bool {
+        self.asked.is_some() && !self.aborting && matches!(self.ended, Some(Ending::Failed { .. }))
     }
 
     pub fn step(&self, node: &str) -> Step {

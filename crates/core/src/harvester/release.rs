@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use drover_api::harvester::jobs::stock;
 use drover_api::marks;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -56,15 +57,13 @@ pub struct Served {
 }
 
 /// Whose steps the Jobs run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Steps {
+    #[default]
     Drover,
     /// Those of the release's own upgrade image.
     Release,
 }
-
-/// The image that stock releases bring for their upgrade.
-const STOCK_IMAGE: &str = "rancher/harvester-upgrade";
 
 impl Served {
     /// By the annotation, else by what the release says; the error is the finding about a release that nobody knows.
@@ -80,8 +79,12 @@ impl Served {
         if self.release.drover.is_some() {
             return Ok(Steps::Drover);
         }
-        let image = format!("{STOCK_IMAGE}:{}", self.release.harvester);
-        let lists = |images: &String| images.lines().any(|line| line.trim().ends_with(&image));
+        let image = format!("{}:{}", stock::IMAGE, self.release.harvester);
+        let is_it = |line: &str| {
+            let rest = line.trim().strip_suffix(image.as_str());
+            rest.is_some_and(|registry| registry.is_empty() || registry.ends_with('/'))
+        };
+        let lists = |images: &String| images.lines().any(is_it);
         match (self.release.missing(), self.images.as_ref().is_some_and(lists)) {
             (None, true) => Ok(Steps::Release),
             (Some(field), _) => Err(format!("its harvester-release.yaml has neither the key drover nor {field}")),
@@ -180,6 +183,19 @@ mod tests {
     #[test]
     fn a_stock_release_brings_its_own_steps() {
         assert_eq!(stock().steps(&BTreeMap::new()), Ok(Steps::Release));
+    }
+
+    #[test]
+    fn an_image_of_another_name_or_version_is_not_that_of_the_release() {
+        for images in
+            ["docker.io/rancher/harvester-upgrade:v1.8.0-rc1", "example.com/not-rancher/harvester-upgrade:v1.8.0x"]
+        {
+            let release = Served { images: Some(images.to_owned()), ..stock() };
+            assert!(release.steps(&BTreeMap::new()).is_err(), "{images}");
+        }
+        let elsewhere =
+            Served { images: Some("example.com/mirror/rancher/harvester-upgrade:v1.8.0".to_owned()), ..stock() };
+        assert_eq!(elsewhere.steps(&BTreeMap::new()), Ok(Steps::Release));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use drover_api::marks;
 use serde_json::{Value, json};
 
 use super::decide::{Phase, Turn};
-use super::names;
 use super::release::{Served, Steps};
+use super::{names, repo_vm};
 use crate::cluster::condition;
 use crate::decision::{Act, Kind, Purpose, Question, Reason, Subject};
 use crate::preflight::version_refused;
@@ -126,10 +126,14 @@ pub(super) fn serve(turn: &mut Turn<'_>) -> bool {
         turn.phase = Phase::ServingRelease;
     }
     let name = names::repository(turn.name());
-    let subject = Subject::new(Kind::Deployment, NAMESPACE, &name);
+    let subject = subject(turn);
     if turn.cluster().harvester.services.get(NAMESPACE, &name).is_none() {
         let service = service(turn, &name);
         turn.write(Purpose::Provide, Subject::new(Kind::Service, NAMESPACE, &name), Act::Create(service));
+    }
+    if repo_vm::is_wanted(turn) {
+        // Steps that are under way fetch from it themselves, and wait themselves.
+        return repo_vm::serve(turn, &name) || turn.next.release.is_some();
     }
     let Some(deployment) = turn.cluster().deployments.get(NAMESPACE, &name) else {
         let deployment = deployment(turn, &name);
@@ -147,8 +151,14 @@ pub(super) fn serve(turn: &mut Turn<'_>) -> bool {
     turn.next.release.is_some()
 }
 
+/// What serves the release.
+fn subject(turn: &Turn<'_>) -> Subject {
+    let kind = if repo_vm::is_wanted(turn) { Kind::VirtualMachine } else { Kind::Deployment };
+    Subject::new(kind, NAMESPACE, &names::repository(turn.name()))
+}
+
 /// The labels by which the Service finds its pods.
-fn labels(turn: &Turn<'_>) -> Value {
+pub(super) fn labels(turn: &Turn<'_>) -> Value {
     json!({ jobs::UPGRADE: turn.name(), jobs::COMPONENT: components::REPO })
 }
 
@@ -207,7 +217,7 @@ pub(super) fn read(turn: &mut Turn<'_>) -> bool {
         return true;
     }
     turn.phase = Phase::ReadingRelease;
-    let subject = Subject::new(Kind::Deployment, NAMESPACE, &names::repository(turn.name()));
+    let subject = subject(turn);
     let url = names::repository_url(turn.name());
     let ask = Question { url: url.clone(), latest_version: String::new() };
     match turn.view.repository {
@@ -243,26 +253,23 @@ fn accept(turn: &mut Turn<'_>, served: &Served) -> bool {
         let sentence = format!("the release does not say its {field} in {}", repository::RELEASE_FILE);
         return refused(turn, sentence, "take another image".to_owned());
     }
-    match served.steps(&turn.view.upgrade.metadata.annotations) {
-        Ok(Steps::Drover) => {}
-        Ok(Steps::Release) => {
-            let sentence = format!(
-                "the release {} brings its own steps, and this release of Drover does not run those yet",
-                release.harvester
-            );
-            let remedy = format!("let Harvester upgrade itself, or annotate the Upgrade with {}: drover", marks::STEPS);
-            return refused(turn, sentence, remedy);
-        }
+    let steps = match served.steps(&turn.view.upgrade.metadata.annotations) {
+        Ok(steps) => steps,
         Err(finding) => {
             let sentence = format!("nobody knows the steps of the release {}: {finding}", release.harvester);
-            let remedy = format!("annotate the Upgrade with {}: drover", marks::STEPS);
+            let remedy = format!(
+                "if the release brings its own, annotate the Upgrade with {0}: {1}; if Drover's suit it, with {0}: {2}",
+                marks::STEPS,
+                marks::STEPS_RELEASE,
+                marks::STEPS_DROVER
+            );
             return refused(turn, sentence, remedy);
         }
-    }
+    };
     let rancher = turn.cluster().harvester.rancher_settings.named(settings::SERVER_VERSION);
     if let Some(runs) = rancher
         .map(|setting| setting.effective())
-        .filter(|runs| !release.rancher.is_empty() && *runs != release.rancher)
+        .filter(|runs| steps == Steps::Drover && !release.rancher.is_empty() && *runs != release.rancher)
     {
         let sentence = format!(
             "the release asks for Rancher {}, {runs} runs, and this release of Drover does not raise Rancher yet",
@@ -277,5 +284,6 @@ fn accept(turn: &mut Turn<'_>, served: &Served) -> bool {
         return false;
     }
     turn.next.release = Some(release.noted());
+    turn.next.steps = steps;
     true
 }

@@ -4,14 +4,18 @@ use drover_api::harvester::NAMESPACE;
 use drover_api::harvester::setting::names as settings;
 use drover_api::harvester::upgrade::{annotations, cleanup, labels, states};
 use drover_api::marks;
+use jiff::SignedDuration;
 use serde_json::json;
 
 use super::config;
-use super::decide::{Phase, Turn, members};
+use super::decide::{Admission, Phase, Turn, members};
 use super::pausing;
 use super::upgrade_config::UpgradeConfig;
 use crate::cluster::harvester::Upgrade;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
+
+/// What speaks against an Upgrade is looked for again after this time, in seconds: much of it is in kinds that nobody follows.
+const JUDGE_AGAIN: i64 = 10;
 
 /// The Deployment of Harvester itself, into which its own upgrade controller is compiled.
 const INCUMBENT: &str = "harvester";
@@ -22,6 +26,9 @@ pub(super) fn begin(turn: &mut Turn<'_>) -> bool {
         return false;
     }
     let Some(config) = config_of(turn) else { return false };
+    if !is_admitted(turn) {
+        return false;
+    }
     let cluster = turn.cluster();
     turn.phase = Phase::ImportingImage;
     let version = cluster.harvester.settings.named(settings::SERVER_VERSION);
@@ -70,7 +77,7 @@ fn another_drives(turn: &mut Turn<'_>) -> bool {
     }
     let at_work = |one: &&crate::cluster::Deployment| one.status.available_replicas > 0;
     let incumbent = turn.cluster().deployments.get(NAMESPACE, INCUMBENT).filter(at_work);
-    if incumbent.is_some() && turn.annotation(marks::DRIVE) != Some("true") {
+    if incumbent.is_some() && turn.annotation(marks::DRIVE).is_none_or(|drive| drive.is_empty() || drive == "false") {
         let sentence = format!(
             "Deployment {NAMESPACE}/{INCUMBENT} is at work, and Harvester's own upgrade controller with it: Drover only watches"
         );
@@ -83,6 +90,30 @@ fn another_drives(turn: &mut Turn<'_>) -> bool {
         return true;
     }
     false
+}
+
+/// Never two drivers: somebody else has written what only the driver does, after this Upgrade was begun here.
+pub(super) fn another_writes(turn: &mut Turn<'_>) -> bool {
+    let over = turn.annotation(marks::DRIVE).unwrap_or_default();
+    let is_overruled = |other: &&String| over.split(',').any(|one| one.trim() == *other);
+    let Some(others) = turn.cluster().drivers.get(turn.name()) else { return false };
+    let others: Vec<&str> = others.iter().filter(|other| !is_overruled(other)).map(String::as_str).collect();
+    if others.is_empty() {
+        return false;
+    }
+    let names = others.join(",");
+    let sentence = format!(
+        "{names} has written the state of Upgrade {}, which Drover drives: Drover only watches until its user decides",
+        turn.name()
+    );
+    let remedy = format!(
+        "stop that controller, then: kubectl -n {NAMESPACE} annotate --overwrite upgrades.harvesterhci.io {} {}={names}; or leave the \
+         Upgrade to it",
+        turn.name(),
+        marks::DRIVE
+    );
+    turn.wait_with_remedy(turn.subject(), Reason::AnotherControllerActs, sentence, remedy);
+    true
 }
 
 fn another_first(turn: &mut Turn<'_>) -> bool {
@@ -128,6 +159,35 @@ fn is_valid(turn: &mut Turn<'_>) -> bool {
         problem,
         format!("kubectl -n {NAMESPACE} get versions.harvesterhci.io; then create the Upgrade with one of these"),
     );
+    false
+}
+
+/// What a webhook would have refused does not begin, either.
+fn is_admitted(turn: &mut Turn<'_>) -> bool {
+    let (at, verdict) = match turn.view.admission {
+        Admission::Waived => return true,
+        Admission::Judged { at, verdict } => (at, verdict),
+        Admission::Unknown => {
+            turn.judge = true;
+            return false;
+        }
+    };
+    let again = at.checked_add(SignedDuration::from_secs(JUDGE_AGAIN)).unwrap_or(at);
+    let is_old = turn.now >= again;
+    turn.judge = is_old;
+    if verdict.is_yes() {
+        return !is_old;
+    }
+    if !is_old {
+        turn.look_again_after((again.as_second() - turn.now.as_second()).max(1));
+    }
+    let remedy = format!(
+        "put that right, and it begins; or accept it by its code: kubectl -n {NAMESPACE} annotate upgrades.harvesterhci.io {} {}=CODE,…; \
+         drover preflight upgrade/{0} tells the codes",
+        turn.name(),
+        marks::ACCEPT
+    );
+    turn.wait_with_remedy(turn.subject(), Reason::UpgradeInvalid, verdict.message(), remedy);
     false
 }
 

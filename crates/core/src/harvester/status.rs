@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use drover_api::harvester::NAMESPACE;
+use drover_api::harvester::jobs::stock;
 use drover_api::harvester::upgrade::{conditions, node_states, reasons};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::decide::{Phase, Turn, members};
 use super::progress::{Ending, Step};
+use super::release::Steps;
 use super::{names, preload, repo};
 use crate::cluster::harvester::{NodeStatus, UpgradeStatus};
 use crate::cluster::{Condition, condition};
@@ -133,6 +135,9 @@ fn all_conditions(turn: &Turn<'_>, waits: &[Wait]) -> Vec<(&'static str, Words)>
         let ready = turn.phase > Phase::ServingRelease;
         all.push((conditions::REPO_READY, plain(if ready { TRUE } else { UNKNOWN })));
     }
+    if turn.next.release.is_some() {
+        all.push((conditions::STEPS_CHOSEN, steps_chosen(turn)));
+    }
     if reached(Phase::PreparingNodes) {
         all.push((conditions::NODES_PREPARED, plain(if turn.next.prepared { TRUE } else { UNKNOWN })));
     }
@@ -159,6 +164,17 @@ fn came_to(turn: &Turn<'_>, phase: Phase) -> bool {
         Phase::UpgradingNodes => turn.next.services == Some(Ending::Succeeded),
         _ => true,
     }
+}
+
+fn steps_chosen(turn: &Turn<'_>) -> Words {
+    let message = match turn.next.steps {
+        Steps::Drover => "the Jobs run the steps of Drover".to_owned(),
+        Steps::Release => {
+            let version = turn.next.release.as_ref().map(|release| release.harvester.as_str()).unwrap_or_default();
+            format!("the Jobs run the steps of the release itself, {}:{version}", stock::IMAGE)
+        }
+    };
+    (TRUE, format!("{:?}", turn.next.steps), message)
 }
 
 fn completed(turn: &Turn<'_>) -> Words {
@@ -204,8 +220,19 @@ fn nodes_upgraded(turn: &Turn<'_>) -> Words {
         return (FALSE, failed.reason.clone(), failed.message.clone());
     }
     let (members, _) = members(turn.cluster());
-    let all = members.iter().all(|member| turn.next.step(member.name()) == Step::Succeeded);
-    plain(if all && !members.is_empty() { TRUE } else { UNKNOWN })
+    let all = members.iter().all(|member| turn.next.step(member.name()).is_over());
+    let skipped = nodes.iter().filter(|(_, node)| node.step == Step::Skipped).map(|(name, _)| name.as_str());
+    let skipped: Vec<&str> = skipped.collect();
+    match all && !members.is_empty() {
+        true if !skipped.is_empty() => {
+            (TRUE, reasons::SKIPPED.to_owned(), format!("skipped by their user: {}", skipped.join(", ")))
+        }
+        true => plain(TRUE),
+        false if turn.next.aborting && turn.next.ended.is_some() => {
+            (FALSE, reasons::ABORTED.to_owned(), completed(turn).2)
+        }
+        false => plain(UNKNOWN),
+    }
 }
 
 /// The waits, in the one place that another product's definition leaves for them.

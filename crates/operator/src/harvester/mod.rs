@@ -2,6 +2,7 @@
 //!
 //! It runs beside the engine of Plans, under the same Lease.
 
+mod judge;
 mod repository;
 pub mod steps;
 pub mod verbs;
@@ -11,10 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_clock::{Clock, later};
+use drover_core::cluster::harvester::Upgrade;
 use drover_core::cluster::{Cause, Cluster};
 use drover_core::decision::{Act, Question, Reason, Write};
+use drover_core::harvester::admission::Verdict;
 use drover_core::harvester::followed::BY_UPGRADES;
-use drover_core::harvester::{Fetched, Served, Settings, View, decide};
+use drover_core::harvester::{Admission, Fetched, Served, Settings, View, decide};
 use drover_core::plan::Trouble;
 use jiff::Timestamp;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -37,6 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct HarvesterOptions {
     pub settings: Settings,
     pub repositories: Arc<dyn Repositories>,
+    /// Whether kubelets and API servers are asked, too, before an Upgrade begins: over the network, unlike all else.
+    pub asks_machines: bool,
 }
 
 /// What comes back from what was sent off.
@@ -44,6 +49,7 @@ pub struct HarvesterOptions {
 enum Message {
     Done { upgrade: String, failure: Option<Box<Failure>> },
     Fetched { upgrade: String, answer: Box<Result<Served, String>> },
+    Judged { upgrade: String, verdict: Box<Verdict> },
 }
 
 /// Runs until it is dropped; acts only while this process leads.
@@ -56,9 +62,15 @@ pub(crate) async fn drive(
 ) {
     let mirror = Mirror::of(api.clone(), clock, BY_UPGRADES).await;
     let (inbox, messages) = unbounded_channel();
-    let hands = Hands { api, ears: mirror.ears(), plain_status: Arc::default(), leading_until: leading_until.clone() };
+    let hands = Hands {
+        api: api.clone(),
+        ears: mirror.ears(),
+        plain_status: Arc::default(),
+        leading_until: leading_until.clone(),
+    };
     let leading = leading_until.borrow().is_some();
     let driver = Driver {
+        api,
         clock,
         options,
         reports,
@@ -70,12 +82,14 @@ pub(crate) async fn drive(
         inbox,
         desks: BTreeMap::new(),
         fetched: BTreeMap::new(),
+        judged: BTreeMap::new(),
         tasks: JoinSet::new(),
     };
     driver.run(messages).await;
 }
 
 struct Driver {
+    api: Api,
     clock: Clock,
     options: HarvesterOptions,
     reports: Option<UnboundedSender<Report>>,
@@ -88,7 +102,17 @@ struct Driver {
     /// By the names of the Upgrades.
     desks: BTreeMap<String, Desk>,
     fetched: BTreeMap<String, Fetched>,
+    /// Of Upgrades that have not begun.
+    judged: BTreeMap<String, Judgement>,
     tasks: JoinSet<()>,
+}
+
+/// What was found when somebody looked whether an Upgrade may begin.
+#[derive(Debug, Default)]
+struct Judgement {
+    /// Somebody looks.
+    pending: bool,
+    found: Option<(Timestamp, Verdict)>,
 }
 
 impl Driver {
@@ -123,6 +147,7 @@ impl Driver {
                 // What is under way must not be followed up by a process that leads no longer.
                 self.tasks.abort_all();
                 self.desks.clear();
+                self.judged.clear();
             }
             self.wake_all();
         }
@@ -143,6 +168,10 @@ impl Driver {
                 self.fetched.insert(upgrade.clone(), Fetched { at: now, pending: false, answer });
                 self.wake(&upgrade);
             }
+            Message::Judged { upgrade, verdict } => {
+                self.judged.insert(upgrade.clone(), Judgement { pending: false, found: Some((now, *verdict)) });
+                self.wake(&upgrade);
+            }
         }
     }
 
@@ -154,6 +183,7 @@ impl Driver {
         let names = upgrades(self.mirror.cluster());
         self.desks.retain(|name, desk| desk.in_flight || names.contains(name));
         self.fetched.retain(|name, _| names.contains(name));
+        self.judged.retain(|name, _| names.contains(name));
         names.iter().for_each(|name| self.wake(name));
     }
 
@@ -187,6 +217,10 @@ impl Driver {
             upgrade,
             settings: &self.options.settings,
             repository: self.fetched.get(name),
+            admission: match self.judged.get(name).and_then(|judged| judged.found.as_ref()) {
+                Some((at, verdict)) => Admission::Judged { at: *at, verdict },
+                None => Admission::Unknown,
+            },
             status_written: desk.status_written,
             trouble: unseen(cluster).chain(desk.trouble()).collect(),
             told: &desk.told,
@@ -198,10 +232,30 @@ impl Driver {
             // Whoever followed along may have stopped.
             let _ = reports.send(Report { at: now, plan: format!("upgrade/{name}"), decision: decision.clone() });
         }
+        if decision.judge {
+            let upgrade = upgrade.clone();
+            self.judge(name, upgrade);
+        }
         if let Some(question) = decision.ask {
             self.ask(name, question, now);
         }
         decision.stages
+    }
+
+    /// Looks beside everything else whether an Upgrade may begin.
+    fn judge(&mut self, name: &str, upgrade: Upgrade) {
+        let judgement = self.judged.entry(name.to_owned()).or_default();
+        if std::mem::replace(&mut judgement.pending, true) {
+            return;
+        }
+        let (inbox, api, clock, asks_machines) =
+            (self.inbox.clone(), self.api.clone(), self.clock, self.options.asks_machines);
+        let name = name.to_owned();
+        self.tasks.spawn(async move {
+            let verdict = judge::judge(&api, clock, &upgrade, asks_machines).await;
+            // A closed inbox means that the operator has ended.
+            let _ = inbox.send(Message::Judged { upgrade: name, verdict: Box::new(verdict) });
+        });
     }
 
     /// Asks the repository beside everything else.

@@ -1,11 +1,11 @@
-//! What a person does to an Upgrade: pauses and resumes nodes, and lets it take up what has failed.
+//! What a person does to an Upgrade: pauses and resumes nodes, lets it take up what has failed or go on without it, and calls it off.
 
 use std::collections::BTreeMap;
 
 use drover_api::harvester::NAMESPACE;
 use drover_api::harvester::node::UPGRADE_PAUSE;
 use drover_api::harvester::upgrade::annotations::{PAUSE, PAUSE_MAP, UNPAUSE};
-use drover_api::marks::{FIELD_MANAGER, UPGRADE_RETRY};
+use drover_api::marks::{FIELD_MANAGER, UPGRADE_ABORT, UPGRADE_RETRY, UPGRADE_SKIP};
 use drover_clock::Clock;
 use drover_core::cluster::Cluster;
 use drover_core::decision::{Kind, Subject};
@@ -23,6 +23,12 @@ pub enum VerbError {
     NotBegun(String),
     #[error("Upgrade {0} has not failed: there is nothing to try again")]
     NotFailed(String),
+    #[error("node {node} has not failed ({state}): only a node that has can be skipped")]
+    NodeNotFailed { node: String, state: &'static str },
+    #[error("node {0} is the only one: there is nothing to go on with; end the upgrade with: drover upgrade abort")]
+    OnlyNode(String),
+    #[error("Upgrade {0} has ended: there is nothing to call off")]
+    HasEnded(String),
     #[error("node {node} has begun its upgrade ({state}): only a node that has not can be paused")]
     HasBegun { node: String, state: &'static str },
     #[error("node {0} is not part of the upgrade")]
@@ -95,6 +101,31 @@ impl Verbs {
             return Err(VerbError::NotFailed(self.name.clone()));
         }
         self.patch_upgrade(look.version, &json!({ UPGRADE_RETRY: "" })).await
+    }
+
+    /// Lets an Upgrade that has failed go on without a node that has failed.
+    pub async fn skip(&self, node: &str) -> Result<(), VerbError> {
+        let look = self.look().await?;
+        if !look.nodes.iter().any(|known| known == node) {
+            return Err(VerbError::NoSuchNode(node.to_owned()));
+        }
+        if look.progress.single_node == node {
+            return Err(VerbError::OnlyNode(node.to_owned()));
+        }
+        let step = look.progress.step(node);
+        if step != Step::Failed || !look.progress.is_stuck() {
+            return Err(VerbError::NodeNotFailed { node: node.to_owned(), state: step.state() });
+        }
+        self.patch_upgrade(look.version, &json!({ UPGRADE_SKIP: node })).await
+    }
+
+    /// Calls an Upgrade off: the node that is at work reaches a safe state, the others stay as they are.
+    pub async fn abort(&self) -> Result<(), VerbError> {
+        let look = self.look().await?;
+        if look.progress.ended.is_some() && !look.progress.is_stuck() {
+            return Err(VerbError::HasEnded(self.name.clone()));
+        }
+        self.patch_upgrade(look.version, &json!({ UPGRADE_ABORT: "" })).await
     }
 
     fn subject(&self) -> Subject {

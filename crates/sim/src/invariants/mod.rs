@@ -86,6 +86,8 @@ pub struct Checker {
     leave: Leave,
     /// Nodes that others than Drover have cordoned.
     cordoned: BTreeSet<String>,
+    /// Those among them that Rancher's planner has cordoned.
+    by_planner: BTreeSet<String>,
     /// Nodes that others have uncordoned while they were out.
     uncordoned: BTreeSet<String>,
     /// How often an upgrade has succeeded, by node and the result that it stands for.

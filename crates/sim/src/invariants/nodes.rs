@@ -24,7 +24,10 @@ impl Checker {
         if !is_cordoned(before) && is_cordoned(after) {
             self.uncordoned.remove(change.name);
         }
-        if self.cordoned.contains(change.name) && is_cordoned(before) && !is_cordoned(after) {
+        let uncordons = is_cordoned(before) && !is_cordoned(after);
+        if uncordons && self.by_planner.remove(change.name) {
+            self.cordoned.remove(change.name);
+        } else if uncordons && self.cordoned.contains(change.name) {
             self.violation(format!("{} uncordoned {}, which somebody else had cordoned", change.actor, change.name));
         }
         for (key, hash) in results(after) {
@@ -43,9 +46,16 @@ impl Checker {
         let (before, after) = (change.before.is_some_and(is_cordoned), change.after.is_some_and(is_cordoned));
         let name = change.name.to_owned();
         match (before, after) {
-            (false, true) => drop(self.cordoned.insert(name)),
+            (false, true) => {
+                // It cordons for the Upgrade that has asked it, which may take that back.
+                if change.actor == "world/rancher" {
+                    self.by_planner.insert(name.clone());
+                }
+                self.cordoned.insert(name);
+            }
             (true, false) => {
                 self.cordoned.remove(&name);
+                self.by_planner.remove(&name);
                 self.uncordoned.insert(name);
             }
             _ => {}

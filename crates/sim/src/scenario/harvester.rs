@@ -50,6 +50,9 @@ pub struct UpgradeLines {
     /// Merged into `harvester-release.yaml` as a JSON merge patch: `null` takes a field away.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub release: Value,
+    /// The images that the release lists; none if it does not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<String>,
 }
 
 impl Default for UpgradeLines {
@@ -59,6 +62,7 @@ impl Default for UpgradeLines {
             to: "v1.8.0".to_owned(),
             annotations: BTreeMap::new(),
             release: Value::Null,
+            images: Vec::new(),
         }
     }
 }

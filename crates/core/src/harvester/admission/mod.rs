@@ -17,7 +17,7 @@ pub use changes::{repository, same_upgrade, upgrade_log, version};
 pub use config::setting;
 pub use nodes::{join, promotion};
 pub use review::{Question, Request, Response, User, answer, reads};
-pub use upgrade::{create, delete, pause_map, reads_of_create, update};
+pub use upgrade::{begin, create, delete, pause_map, reads_of_create, update};
 
 /// Why something is not taken, with the HTTP code that says what kind of reason it is.
 #[derive(Debug, Clone, PartialEq, Eq)]

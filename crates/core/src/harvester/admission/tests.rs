@@ -87,6 +87,26 @@ fn an_upgrade_of_a_cluster_that_is_well_may_begin() {
 }
 
 #[test]
+fn a_cluster_that_an_aborted_upgrade_has_paused_is_no_reason_to_refuse_the_next() {
+    let paused = |annotations: Value| {
+        let metadata = json!({ "annotations": annotations });
+        let more = json!({ "metadata": metadata, "spec": { "paused": true }, "status": { "phase": "Provisioning" } });
+        with([object("cluster.x-k8s.io/v1beta1", "Cluster", "fleet-local/local", more)])
+    };
+    assert!(create(&upgrade(json!({})), &paused(json!({ "drover.dev/held": "earlier" }))).is_yes());
+    assert!(!create(&upgrade(json!({})), &paused(json!({}))).is_yes());
+}
+
+#[test]
+fn an_upgrade_that_is_there_is_asked_about_without_asking_which_comes_first() {
+    let other = stated("other", json!({ "spec": { "version": "v1.4.3" } }));
+    let cluster = with([other, node("harv-2", json!({ "spec": { "unschedulable": true } }))]);
+    let said = begin(&upgrade(json!({})), &cluster);
+    assert_eq!(refusals(&said), [(400, "node harv-2 is unschedulable, please wait for it to be schedulable")]);
+    assert!(begin(&upgrade(json!({ "harvesterhci.io/skipWebhook": "true" })), &cluster).is_yes());
+}
+
+#[test]
 fn all_that_speaks_against_an_upgrade_is_told_at_once_in_the_order_of_the_original() {
     let cluster = with([
         object(

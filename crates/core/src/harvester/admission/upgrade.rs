@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use drover_api::cluster_api::cluster::phases;
 use drover_api::harvester::FLEET_NAMESPACE;
 use drover_api::harvester::upgrade::{annotations, conditions};
+use drover_api::marks::HELD;
 use drover_api::rancher::provisioning_cluster::LOCAL;
 
 use super::Verdict;
@@ -25,6 +26,9 @@ const fn gate(check: &'static str, code: u16) -> Gate {
     Gate { check, code, only: None }
 }
 
+/// Whether the cluster `fleet-local/local` is provisioned.
+const PROVISIONED: &str = "DRV-UPG-006";
+
 /// What no annotation lifts.
 const ALWAYS: [Gate; 3] =
     [gate("DRV-UPG-001", BAD_REQUEST), gate("DRV-UPG-002", CONFLICT), gate("DRV-UPG-003", CONFLICT)];
@@ -34,7 +38,7 @@ const UNLESS_SKIPPED: [Gate; 20] = [
     gate("DRV-UPG-004", BAD_REQUEST),
     gate("DRV-UPG-005", BAD_REQUEST),
     gate("DRV-VOL-001", BAD_REQUEST),
-    gate("DRV-UPG-006", BAD_REQUEST),
+    gate(PROVISIONED, BAD_REQUEST),
     Gate { only: Some("VirtualMachineBackup"), ..gate("DRV-VOL-007", BAD_REQUEST) },
     gate("DRV-VOL-008", BAD_REQUEST),
     gate("DRV-CHART-001", BAD_REQUEST),
@@ -73,17 +77,29 @@ pub fn create(upgrade: &Upgrade, cluster: &Cluster) -> Verdict {
     let intent = Intent::upgrade(upgrade.clone());
     let mut verdict = Verdict::default();
     ALWAYS.iter().for_each(|gate| pass(gate, cluster, &intent, &mut verdict));
-    if skips_checks(upgrade) {
-        return verdict;
+    if !skips_checks(upgrade) {
+        pass_the_rest(cluster, &intent, &mut verdict);
     }
+    verdict
+}
+
+/// May an Upgrade that is there begin? The controller itself knows which of several comes first.
+pub fn begin(upgrade: &Upgrade, cluster: &Cluster) -> Verdict {
+    let mut verdict = Verdict::default();
+    if !skips_checks(upgrade) {
+        pass_the_rest(cluster, &Intent::upgrade(upgrade.clone()), &mut verdict);
+    }
+    verdict
+}
+
+fn pass_the_rest(cluster: &Cluster, intent: &Intent, verdict: &mut Verdict) {
     for gate in &UNLESS_SKIPPED {
         if gate.check == "DRV-VM-002" {
-            tied_vms(cluster, &intent, &mut verdict);
+            tied_vms(cluster, intent, verdict);
         }
-        pass(gate, cluster, &intent, &mut verdict);
+        pass(gate, cluster, intent, verdict);
     }
-    pass(&CERTIFICATES, cluster, &intent, &mut verdict);
-    verdict
+    pass(&CERTIFICATES, cluster, intent, verdict);
 }
 
 fn skips_checks(upgrade: &Upgrade) -> bool {
@@ -92,6 +108,10 @@ fn skips_checks(upgrade: &Upgrade) -> bool {
 
 fn pass(gate: &Gate, cluster: &Cluster, intent: &Intent, verdict: &mut Verdict) {
     let Some(check) = gate.check() else { return };
+    // A cluster that an aborted Upgrade has paused goes on with the next one.
+    if gate.check == PROVISIONED && is_held(cluster) {
+        return;
+    }
     let may_be_accepted = ALWAYS.iter().all(|always| always.check != gate.check);
     let accepted = may_be_accepted && intent.accepted.contains(gate.check);
     if !is_in_sight(check, cluster, accepted, verdict) {
@@ -107,9 +127,14 @@ fn pass(gate: &Gate, cluster: &Cluster, intent: &Intent, verdict: &mut Verdict) 
     }
 }
 
+fn is_held(cluster: &Cluster) -> bool {
+    let local = cluster.cluster_api.clusters.get(FLEET_NAMESPACE, LOCAL);
+    local.is_some_and(|local| local.metadata.annotations.contains_key(HELD))
+}
+
 /// A cluster that is not there at all is another kind of trouble than one that is not ready.
 fn code_of(gate: &Gate, finding: &Finding) -> u16 {
-    let is_missing = gate.check == "DRV-UPG-006" && finding.sentence.starts_with("can't find");
+    let is_missing = gate.check == PROVISIONED && finding.sentence.starts_with("can't find");
     if is_missing { INTERNAL } else { gate.code }
 }
 
@@ -193,8 +218,8 @@ pub fn delete(upgrade: &Upgrade, cluster: &Cluster) -> Verdict {
     }
     let name = &upgrade.metadata.name;
     let way_out = format!(
-        "To hold back the nodes that have not begun, run: drover upgrade pause upgrade/{name}; to try again what has failed: \
-         drover upgrade retry upgrade/{name}"
+        "To end it here, run: drover upgrade abort upgrade/{name}; to hold back the nodes that have not begun: drover upgrade pause \
+         upgrade/{name}; to try again what has failed: drover upgrade retry upgrade/{name}"
     );
     let local = cluster.cluster_api.clusters.get(FLEET_NAMESPACE, LOCAL);
     if local.is_some_and(|local| local.status.phase == phases::PROVISIONING) {

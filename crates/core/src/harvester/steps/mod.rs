@@ -88,7 +88,11 @@ pub(crate) fn next_for(
     done: &BTreeSet<HostDeed>,
     now: Timestamp,
 ) -> Next {
-    let Some(release) = Progress::of(upgrade).and_then(|progress| progress.release) else {
+    let progress = Progress::of(upgrade).unwrap_or_default();
+    if progress.aborting && matches!(order.kind, Kind::PreDrain | Kind::Manifests) {
+        return Next::Fail(format!("Upgrade {NAMESPACE}/{} was called off", order.upgrade));
+    }
+    let Some(release) = progress.release else {
         return Next::Fail(format!("Upgrade {NAMESPACE}/{} does not say which release it is for", order.upgrade));
     };
     let scene = Scene { cluster, order, upgrade, release, done, now };

@@ -1,6 +1,8 @@
 //! VMs that cannot leave their node are stopped, and noted first, so that they can be started again.
 
 use drover_api::harvester::NAMESPACE;
+use drover_api::harvester::jobs::COMPONENT;
+use drover_api::harvester::jobs::components::REPO;
 use drover_api::harvester::node::WITNESS;
 use drover_api::kubevirt::virtual_machine_instance::conditions::PAUSED;
 use serde_json::json;
@@ -12,10 +14,13 @@ use crate::cluster::kubevirt::VirtualMachineInstance;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait, Write};
 use crate::forecast::suits_vm;
 
-/// The VMs that run on the node of the step.
+/// The VMs that run on the node of the step. One that serves the release is nobody's: it is started again elsewhere if it cannot move.
 pub(super) fn on_node<'a>(scene: &Scene<'a>) -> impl Iterator<Item = &'a VirtualMachineInstance> {
     let node = scene.order.node.clone();
-    scene.cluster.kubevirt.instances.iter().filter(move |vm| vm.status.node_name == node && !vm.is_over())
+    let is_repository =
+        |vm: &VirtualMachineInstance| vm.metadata.labels.get(COMPONENT).is_some_and(|component| component == REPO);
+    let here = scene.cluster.kubevirt.instances.iter();
+    here.filter(move |vm| vm.status.node_name == node && !vm.is_over() && !is_repository(vm))
 }
 
 pub(super) fn path(vm: &VirtualMachineInstance) -> String {

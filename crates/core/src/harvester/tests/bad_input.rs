@@ -1,5 +1,6 @@
 //! What cannot be followed is said, and goes on when it is put right.
 
+use super::super::admission::Refusal;
 use super::*;
 
 fn ground_with(spec: Value) -> Ground {
@@ -91,10 +92,114 @@ fn with_release(change: impl Fn(&mut Release)) -> Ground {
 }
 
 #[test]
-fn a_release_with_steps_of_its_own_or_of_nobody_is_refused_and_never_guessed_at() {
-    let ground = with_release(|release| release.drover = None);
+fn a_release_whose_steps_nobody_knows_is_refused_and_never_guessed_at() {
+    let mut ground = with_release(|release| release.drover = None);
     assert_eq!(ground.reasons(), [Reason::ReleaseRefused]);
     assert!(ground.condition("Progressing").2.contains("nobody knows the steps"));
+
+    ground.annotate("drover.dev/steps", "mine");
+    assert!(ground.condition("Progressing").2.contains("says mine"));
+    ground.annotate("drover.dev/steps", "drover");
+    assert_eq!(ground.label("upgradeState"), "PreparingNodes");
+    assert_eq!(ground.condition("StepsChosen").1, "Drover");
+}
+
+#[test]
+fn a_release_that_brings_its_own_steps_runs_those() {
+    let mut ground = Ground::configured(3, json!({ "restoreVM": true }));
+    ground.settle();
+    ground.import();
+    ground.settle();
+    ground.serve();
+    let served = ground.served.as_mut().unwrap();
+    served.release = Release { drover: None, ..served.release.clone() };
+    for field in [
+        &mut served.release.rancher,
+        &mut served.release.monitoring_chart,
+        &mut served.release.logging_chart,
+        &mut served.release.kubevirt,
+    ] {
+        *field = "1.0.0".to_owned();
+    }
+    served.images = Some("docker.io/rancher/harvester-upgrade:v1.8.0".to_owned());
+    ground.settle();
+    let prepare = ground.get("Plan", "cattle-system", &format!("{U}-prepare"))["spec"]["upgrade"].clone();
+    assert_eq!(prepare["image"], "rancher/harvester-upgrade:v1.7.0", "the release that runs prepares");
+    assert_eq!((&prepare["command"], &prepare["args"]), (&json!(["do_upgrade_node.sh"]), &json!(["prepare"])));
+    assert_eq!(
+        ground.condition("StepsChosen"),
+        (
+            "True".into(),
+            "Release".into(),
+            "the Jobs run the steps of the release itself, rancher/harvester-upgrade:v1.8.0".into()
+        )
+    );
+    ground.preload();
+    ground.settle();
+    let container = |ground: &Ground, job: &str| {
+        ground.get("Job", "harvester-system", &format!("{U}-{job}"))["spec"]["template"]["spec"]["containers"][0]
+            .clone()
+    };
+    let manifests = container(&ground, "apply-manifests");
+    assert_eq!((&manifests["command"], &manifests["args"]), (&json!(["upgrade_manifests.sh"]), &Value::Null));
+    ground.finish("apply-manifests");
+    ground.settle();
+    ground.asks(1, "pre-drain");
+    ground.settle();
+    let pre_drain = container(&ground, "pre-drain-node-1");
+    assert_eq!(pre_drain["image"], "rancher/harvester-upgrade:v1.8.0");
+    assert_eq!((&pre_drain["command"], &pre_drain["args"]), (&json!(["do_upgrade_node.sh"]), &json!(["pre-drain"])));
+}
+
+#[test]
+fn what_a_webhook_would_have_refused_does_not_begin_and_is_told_whole() {
+    let mut ground = Ground::of(3);
+    let no = |message: &str| Refusal { code: 400, message: message.to_owned() };
+    let refusals = vec![no("node node-2 is unschedulable"), no("there are degraded volumes")];
+    ground.verdict = Some(Verdict { refusals, notes: Vec::new() });
+    ground.settle();
+    assert_eq!(ground.label("upgradeState"), "");
+    let (_, reason, message) = ground.condition("Progressing");
+    assert_eq!(reason, "UpgradeInvalid");
+    assert_eq!(message, "(1) node node-2 is unschedulable (2) there are degraded volumes");
+
+    ground.verdict = Some(Verdict::default());
+    ground.settle();
+    assert_eq!(ground.label("upgradeState"), "LoggingInfraPrepared");
+}
+
+/// The Upgrade as another controller has written it.
+fn meddled_by(ground: &mut Ground, manager: &str) {
+    let fields = json!({ "f:metadata": { "f:labels": { "f:harvesterhci.io/upgradeState": {} } } });
+    let managed = json!([{ "manager": manager, "operation": "Update", "fieldsV1": fields }]);
+    let patch = json!({ "metadata": {
+        "managedFields": managed, "labels": { "harvesterhci.io/upgradeState": "PreparingRepo" },
+    }});
+    ground.change("Upgrade", "harvester-system", U, &patch);
+}
+
+#[test]
+fn another_controller_that_writes_the_state_is_named_and_left_to_drive_until_somebody_decides() {
+    let mut ground = Ground::of(3).until_nodes();
+    meddled_by(&mut ground, "harvester");
+    ground.asks(1, "pre-drain");
+
+    let decision = ground.decide();
+    assert_eq!(ground.reasons(), [Reason::AnotherControllerActs]);
+    assert_eq!(decision.writes().count(), 0, "{decision:#?}");
+    assert!(decision.waits[0].sentence.starts_with("harvester has written the state"));
+    assert!(decision.waits[0].remedy.as_ref().unwrap().contains("drover.dev/drive=harvester"));
+
+    ground.annotate("drover.dev/drive", "harvester");
+    assert_eq!((ground.label("upgradeState"), ground.has_job("pre-drain-node-1")), ("UpgradingNodes", true));
+}
+
+#[test]
+fn what_a_person_changes_by_hand_is_put_right() {
+    let mut ground = Ground::of(3).until_nodes();
+    meddled_by(&mut ground, "kubectl-edit");
+    ground.settle();
+    assert_eq!(ground.label("upgradeState"), "UpgradingNodes");
 }
 
 #[test]

@@ -1,14 +1,17 @@
 //! Upgrades of small clusters, decided on without a server: what is decided is written into a map of objects, and the next
 //! decision rests on that.
 
+mod abort;
 mod bad_input;
+mod skip;
 mod way;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{Fetched, Release, Served, Settings, View, decide};
+use super::admission::Verdict;
+use super::{Admission, Fetched, Release, Served, Settings, View, decide};
 use crate::cluster::Cluster;
 use crate::decision::{Act, Decision, Reason, Write};
 
@@ -23,6 +26,7 @@ struct Ground {
     objects: BTreeMap<Key, Value>,
     version: u64,
     served: Option<Served>,
+    verdict: Option<Verdict>,
     last: Decision,
 }
 
@@ -56,7 +60,8 @@ fn node(name: &str) -> Value {
 impl Ground {
     /// So many servers, an Upgrade to v1.8.0, and nothing that speaks against it.
     fn of(nodes: usize) -> Self {
-        let mut ground = Ground { objects: BTreeMap::new(), version: 0, served: None, last: Decision::default() };
+        let mut ground =
+            Ground { objects: BTreeMap::new(), version: 0, served: None, verdict: None, last: Decision::default() };
         for number in 1..=nodes {
             let (name, machine) = (format!("node-{number}"), format!("custom-{number}"));
             ground.put(node(&name));
@@ -76,6 +81,10 @@ impl Ground {
             "apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster",
             "metadata": { "name": "local", "namespace": "fleet-local" },
             "spec": { "kubernetesVersion": "v1.33.5+rke2r1", "rkeConfig": { "provisionGeneration": 4 } },
+        }));
+        ground.put(json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Cluster",
+            "metadata": { "name": "local", "namespace": "fleet-local" }, "status": { "phase": "Provisioned" },
         }));
         ground.put(json!({
             "apiVersion": "harvesterhci.io/v1beta1", "kind": "Setting",
@@ -105,7 +114,10 @@ impl Ground {
         self.version += 1;
         let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
         let metadata = object["metadata"].clone();
-        let key = (text(&object["kind"]), text(&metadata["namespace"]), text(&metadata["name"]));
+        // Two products have a Cluster.
+        let is_capi = object["apiVersion"] == "cluster.x-k8s.io/v1beta1" && object["kind"] == "Cluster";
+        let kind = if is_capi { "CapiCluster".to_owned() } else { text(&object["kind"]) };
+        let key = (kind, text(&metadata["namespace"]), text(&metadata["name"]));
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         if metadata["uid"].is_null() {
             object["metadata"]["uid"] = json!(format!("uid-{}", key.2));
@@ -146,6 +158,10 @@ impl Ground {
             upgrade,
             settings: &settings,
             repository: fetched.as_ref(),
+            admission: match &self.verdict {
+                Some(verdict) => Admission::Judged { at: NOON.parse().unwrap(), verdict },
+                None => Admission::Waived,
+            },
             status_written: None,
             trouble: Vec::new(),
             told: &[],
@@ -250,6 +266,39 @@ impl Ground {
         self.change("Secret", "fleet-local", &format!("custom-{number}-machine-plan"), &patch);
     }
 
+    /// The planner begins with a node: it is cordoned, and asked about.
+    fn begins_with(&mut self, number: usize) {
+        self.change("Node", "", &format!("node-{number}"), &json!({ "spec": { "unschedulable": true } }));
+        self.asks(number, "drain-options");
+        self.asks(number, "pre-drain");
+        self.settle();
+    }
+
+    /// The planner has drained a node, raised Kubernetes there, and asks again.
+    fn raises(&mut self, number: usize) {
+        for key in ["drain-done", "uncordon", "post-drain"] {
+            self.asks(number, key);
+        }
+        self.settle();
+    }
+
+    fn fail(&mut self, job: &str) {
+        let failed = json!({ "status": { "conditions": [
+            { "type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "it did not work" },
+        ] } });
+        self.change("Job", "harvester-system", &format!("{U}-{job}"), &failed);
+        self.settle();
+    }
+
+    fn annotate(&mut self, key: &str, value: &str) {
+        self.change("Upgrade", "harvester-system", U, &json!({ "metadata": { "annotations": { key: value } } }));
+        self.settle();
+    }
+
+    fn plan_of(&self, number: usize) -> &Value {
+        self.get("Secret", "fleet-local", &format!("custom-{number}-machine-plan"))
+    }
+
     fn answer(&self, number: usize, hook: &str) -> &Value {
         let secret = self.get("Secret", "fleet-local", &format!("custom-{number}-machine-plan"));
         &secret["metadata"]["annotations"][format!("harvesterhci.io/{hook}")]
@@ -283,7 +332,10 @@ impl Ground {
     fn gives_back(&mut self, number: usize) {
         let mut none = serde_json::Map::new();
         for key in [
+            "rke.cattle.io/drain-options",
             "rke.cattle.io/pre-drain",
+            "rke.cattle.io/drain-done",
+            "rke.cattle.io/uncordon",
             "rke.cattle.io/post-drain",
             "harvesterhci.io/pre-hook",
             "harvesterhci.io/post-hook",

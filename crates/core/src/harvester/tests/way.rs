@@ -261,6 +261,36 @@ fn an_upgrade_that_is_deleted_takes_all_its_marks_along() {
 }
 
 #[test]
+fn the_release_is_served_by_a_vm_if_its_user_wants_that() {
+    let mut ground = Ground::of(3);
+    ground.annotate("drover.dev/repository", "vm");
+    ground.import();
+    ground.settle();
+    let name = format!("upgrade-repo-{U}");
+    assert!(ground.get("Deployment", "harvester-system", &name).is_null());
+    let machine = ground.get("VirtualMachine", "harvester-system", &name);
+    assert_eq!(machine["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], U);
+    assert_eq!(ground.reasons(), [Reason::RepositoryNotReady]);
+
+    ground.put(json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+        "metadata": { "name": name, "namespace": "harvester-system" }, "status": { "phase": "Running" },
+    }));
+    ground.served = Some(release());
+    ground.settle();
+    assert_eq!(ground.label("upgradeState"), "PreparingNodes");
+
+    // Somebody stops it: it is started again, and named until it runs.
+    ground.objects.remove(&("VirtualMachineInstance".to_owned(), "harvester-system".to_owned(), name.clone()));
+    let off = json!({ "spec": { "runStrategy": "Halted" }, "status": { "printableStatus": "Stopped" } });
+    ground.change("VirtualMachine", "harvester-system", &name, &off);
+    let decision = ground.decide();
+    let starts = |write: &&Write| matches!(write.act, Act::Call { part: "start" }) && write.subject.name == name;
+    assert!(decision.writes().any(|write| starts(&write)));
+    assert!(ground.last.waits.iter().any(|wait| wait.sentence.contains("does not run: Stopped")));
+}
+
+#[test]
 fn the_only_node_of_a_cluster_goes_its_own_way() {
     let mut ground = Ground::of(1).until_nodes();
     assert!(ground.has_job("single-node-upgrade-node-1"));

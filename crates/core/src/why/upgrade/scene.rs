@@ -18,7 +18,7 @@ use crate::cluster::{Cluster, Condition, condition};
 use crate::decision::{Decision, Kind, Reason, Subject, Wait};
 use crate::harvester::progress::{Ending, NodeProgress, Progress, Step};
 use crate::harvester::release::Noted;
-use crate::harvester::{Fetched, Settings, View, decide, names};
+use crate::harvester::{Admission, Fetched, Settings, View, decide, names};
 
 /// In the sentence of a repository that has answered with something else than the release.
 const DOES_NOT_TELL: &str = "does not tell the release: ";
@@ -71,6 +71,9 @@ impl<'a> Scene<'a> {
             annotations.insert(marks::PROGRESS.to_owned(), scene.progress.text());
             // Harvester goes by this map alone, without a mark on Nodes: who pauses by it is known.
             annotations.remove(annotations::PAUSE_MAP);
+            // It drives, and is not another.
+            let drivers = cluster.drivers.get(&upgrade.metadata.name).map(|all| all.join(","));
+            annotations.insert(marks::DRIVE.to_owned(), drivers.unwrap_or_default());
         }
         scene
     }
@@ -83,6 +86,7 @@ impl<'a> Scene<'a> {
             upgrade: &self.upgrade,
             settings: &settings,
             repository: self.repository.as_ref(),
+            admission: Admission::Waived,
             status_written: None,
             trouble: Vec::new(),
             told: &[],
@@ -104,6 +108,8 @@ impl<'a> Scene<'a> {
         if state_of(&self.upgrade) == states::PREPARING_LOGGING_INFRA {
             *decision = Decision::default();
         }
+        // What can be done about a failure is Harvester's own.
+        decision.waits.retain(|wait| wait.reason != Reason::JobFailed);
         // Before 1.7 a VM serves the release.
         if self.repository_vm().is_some() {
             decision.waits.retain(|wait| wait.reason != Reason::RepositoryNotReady);
@@ -191,6 +197,7 @@ fn adopted(cluster: &Cluster, upgrade: &Upgrade) -> Progress {
         nodes: nodes.collect(),
         ended: says(conditions::COMPLETED).and_then(ending).map(|end| with_cause(upgrade, end)),
         cleaned: upgrade.metadata.labels.get(labels::CLEANUP).is_some_and(|word| word == cleanup::SUCCEEDED),
+        ..Progress::default()
     }
 }
 

@@ -1,0 +1,172 @@
+//! What Rancher's planner is asked for, and how it is held and let go.
+
+use drover_api::cluster_api::cluster::phases;
+use drover_api::harvester::FLEET_NAMESPACE;
+use drover_api::marks;
+use drover_api::rancher::machine_plan::annotations::{POST_HOOK, PRE_HOOK};
+use drover_api::rancher::provisioning_cluster::LOCAL;
+use serde_json::{Value, json};
+
+use super::decide::Turn;
+use super::progress::Before;
+use crate::cluster::cluster_api::Cluster;
+use crate::decision::{Act, Kind, Purpose, Reason, Subject};
+
+/// Asks the planner for the version of the release, once; true when it is asked. Which generation it is asked for is noted
+/// before, so that a successor does not ask for one more.
+pub(super) fn ask(turn: &mut Turn<'_>) -> bool {
+    let subject = Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL);
+    let Some(cluster) = turn.cluster().harvester.clusters.get(FLEET_NAMESPACE, LOCAL) else {
+        let sentence = format!("can't find {FLEET_NAMESPACE}/{LOCAL} cluster");
+        turn.wait_with_remedy(subject, Reason::PlannerWorks, sentence, "look after Rancher, which has made it");
+        return false;
+    };
+    let wanted = turn.next.release.as_ref().map(|release| release.kubernetes.clone()).unwrap_or_default();
+    let generation = cluster.spec.rke_config.provision_generation;
+    if turn.next.asked.is_none() {
+        let cordoned = turn.cluster().nodes.iter().filter(|node| node.spec.unschedulable);
+        turn.next.before = Some(Before {
+            kubernetes: cluster.spec.kubernetes_version.clone(),
+            generation,
+            cordoned: cordoned.map(|node| node.metadata.name.clone()).collect(),
+        });
+    }
+    let asked = *turn.next.asked.get_or_insert(generation + 1);
+    let strategy = &cluster.spec.rke_config.upgrade_strategy;
+    if generation >= asked && cluster.spec.kubernetes_version == wanted && has_hooks(strategy) {
+        // It asks before it touches a node from here on.
+        return let_go(turn);
+    }
+    let options = |key: &str| {
+        let hooks = |kind: &str, own: &str| {
+            let mut hooks = strategy[key][kind].as_array().cloned().unwrap_or_default();
+            if !hooks.iter().any(|hook| hook["annotation"] == own) {
+                hooks.push(json!({ "annotation": own }));
+            }
+            hooks
+        };
+        json!({
+            "enabled": true, "force": true, "ignoreDaemonSets": true, "deleteEmptyDirData": true,
+            "preDrainHooks": hooks("preDrainHooks", PRE_HOOK), "postDrainHooks": hooks("postDrainHooks", POST_HOOK),
+        })
+    };
+    let patch = json!({
+        "metadata": { "resourceVersion": cluster.metadata.resource_version.to_string() },
+        "spec": { "kubernetesVersion": wanted, "rkeConfig": {
+            "provisionGeneration": generation.max(asked),
+            "upgradeStrategy": {
+                "controlPlaneConcurrency": "1", "workerConcurrency": "1",
+                "controlPlaneDrainOptions": options("controlPlaneDrainOptions"),
+                "workerDrainOptions": options("workerDrainOptions"),
+            },
+        }},
+    });
+    turn.write(Purpose::AskPlanner, subject.clone(), Act::Patch(patch));
+    turn.wait(subject, Reason::PlannerWorks, format!("Rancher's planner is asked for Kubernetes {wanted}"));
+    false
+}
+
+fn has_hooks(strategy: &Value) -> bool {
+    ["controlPlaneDrainOptions", "workerDrainOptions"].iter().all(|key| {
+        let has = |kind: &str, own: &str| {
+            let hooks = strategy[*key][kind].as_array();
+            hooks.is_some_and(|hooks| hooks.iter().any(|hook| hook["annotation"] == own))
+        };
+        has("preDrainHooks", PRE_HOOK) && has("postDrainHooks", POST_HOOK)
+    })
+}
+
+/// The planner goes its own way again; true once it does. After a failure it does not: the node that has failed is still in its hands,
+/// and without its hooks it would raise the others unasked.
+pub(super) fn release(turn: &mut Turn<'_>) -> bool {
+    let Some(cluster) = turn.cluster().harvester.clusters.get(FLEET_NAMESPACE, LOCAL) else { return true };
+    let is_stuck = turn.next.is_stuck() && turn.view.upgrade.metadata.deletion_timestamp.is_none();
+    if turn.next.asked.is_none() || is_stuck || !has_hooks(&cluster.spec.rke_config.upgrade_strategy) {
+        return true;
+    }
+    let version = cluster.metadata.resource_version.to_string();
+    let patch =
+        json!({ "metadata": { "resourceVersion": version }, "spec": { "rkeConfig": { "upgradeStrategy": null } } });
+    turn.write(Purpose::CleanUp, Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL), Act::Patch(patch));
+    false
+}
+
+/// Asks the planner for what it was asked before; true once that is what it is asked.
+pub(super) fn take_back(turn: &mut Turn<'_>) -> bool {
+    let Some(cluster) = turn.cluster().harvester.clusters.get(FLEET_NAMESPACE, LOCAL) else { return true };
+    let Some(before) = turn.next.before.clone() else { return false };
+    if is_taken_back(turn) {
+        return true;
+    }
+    let patch = json!({
+        "metadata": { "resourceVersion": cluster.metadata.resource_version.to_string() },
+        "spec": { "kubernetesVersion": before.kubernetes, "rkeConfig": {
+            "provisionGeneration": before.generation, "upgradeStrategy": null,
+        }},
+    });
+    turn.write(Purpose::AskPlanner, Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL), Act::Patch(patch));
+    false
+}
+
+pub(super) fn is_taken_back(turn: &Turn<'_>) -> bool {
+    let cluster = turn.cluster().harvester.clusters.get(FLEET_NAMESPACE, LOCAL);
+    cluster.zip(turn.next.before.as_ref()).is_some_and(|(cluster, before)| {
+        let spec = &cluster.spec;
+        spec.kubernetes_version == before.kubernetes
+            && spec.rke_config.provision_generation == before.generation
+            && !has_hooks(&spec.rke_config.upgrade_strategy)
+    })
+}
+
+fn capi<'a>(turn: &Turn<'a>) -> Option<&'a Cluster> {
+    turn.cluster().cluster_api.clusters.get(FLEET_NAMESPACE, LOCAL)
+}
+
+/// Pauses the planner: whatever it is asked for, it begins with no further node. True once it is paused.
+pub(super) fn hold(turn: &mut Turn<'_>) -> bool {
+    let Some(capi) = capi(turn).filter(|capi| !capi.spec.paused) else { return true };
+    let patch = json!({
+        "metadata": {
+            "resourceVersion": capi.metadata.resource_version.to_string(), "annotations": { marks::HELD: turn.name() },
+        },
+        "spec": { "paused": true },
+    });
+    turn.write(Purpose::Hold, Subject::new(Kind::CapiCluster, FLEET_NAMESPACE, LOCAL), Act::Patch(patch));
+    false
+}
+
+pub(super) fn is_held(turn: &Turn<'_>) -> bool {
+    capi(turn).is_none_or(|capi| capi.spec.paused)
+}
+
+/// Ends a pause that an Upgrade has made; true once there is none. One that somebody else has made is theirs.
+pub(super) fn let_go(turn: &mut Turn<'_>) -> bool {
+    let Some(capi) = capi(turn) else { return true };
+    let is_ours = capi.metadata.annotations.contains_key(marks::HELD);
+    let subject = Subject::new(Kind::CapiCluster, FLEET_NAMESPACE, LOCAL);
+    if capi.spec.paused && !is_ours {
+        let sentence = format!("Cluster {FLEET_NAMESPACE}/{LOCAL} is paused: Rancher's planner does nothing for it");
+        let remedy = format!(
+            "kubectl -n {FLEET_NAMESPACE} patch clusters.cluster.x-k8s.io {LOCAL} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'"
+        );
+        turn.wait_with_remedy(subject, Reason::PlannerWorks, sentence, remedy);
+        return true;
+    }
+    if !is_ours {
+        return true;
+    }
+    let patch = json!({
+        "metadata": {
+            "resourceVersion": capi.metadata.resource_version.to_string(), "annotations": { marks::HELD: null },
+        },
+        "spec": { "paused": false },
+    });
+    turn.write(Purpose::AskPlanner, subject.clone(), Act::Patch(patch));
+    turn.wait(subject, Reason::PlannerWorks, "Rancher's planner goes on where an aborted Upgrade has paused it");
+    false
+}
+
+/// Nothing is left for the planner to do, or it is not up to it: somebody has paused it.
+pub(super) fn is_settled(turn: &Turn<'_>) -> bool {
+    capi(turn).is_none_or(|capi| capi.status.phase == phases::PROVISIONED || capi.spec.paused)
+}

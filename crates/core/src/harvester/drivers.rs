@@ -1,0 +1,73 @@
+//! Who drives an Upgrade, by what its managed fields tell.
+
+use drover_api::harvester::upgrade::labels;
+use drover_api::marks;
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Deserialize)]
+struct Object {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    #[serde(default)]
+    managed_fields: Vec<Managed>,
+}
+
+#[derive(Deserialize)]
+struct Managed {
+    #[serde(default)]
+    manager: String,
+    #[serde(default, rename = "fieldsV1")]
+    fields: Value,
+}
+
+/// The programs, other than Drover, that have written what only the driver of an Upgrade writes. People with kubectl are none of
+/// them: what they change by hand is put right.
+pub fn others(json: &[u8]) -> Vec<String> {
+    let Ok(object) = serde_json::from_slice::<Object>(json) else { return Vec::new() };
+    let is_program = |manager: &str| manager != marks::FIELD_MANAGER && !manager.starts_with("kubectl");
+    let drives = |fields: &Value| {
+        let metadata = &fields["f:metadata"];
+        let owns = |part: &str, key: &str| metadata[part].get(format!("f:{key}")).is_some();
+        owns("f:labels", labels::STATE)
+            || owns("f:labels", labels::CLEANUP)
+            || owns("f:annotations", marks::PROGRESS)
+            || ["f:conditions", "f:nodeStatuses"].iter().any(|field| fields["f:status"].get(*field).is_some())
+    };
+    let managed = object.metadata.managed_fields.into_iter();
+    let mut others: Vec<String> = managed
+        .filter(|managed| is_program(&managed.manager) && drives(&managed.fields))
+        .map(|managed| managed.manager)
+        .collect();
+    others.sort();
+    others.dedup();
+    others
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn managed(manager: &str, fields: Value) -> Value {
+        json!({ "manager": manager, "fieldsV1": fields })
+    }
+
+    #[test]
+    fn whoever_writes_the_state_of_an_upgrade_drives_it() {
+        let state = json!({ "f:metadata": { "f:labels": { "f:harvesterhci.io/upgradeState": {} } } });
+        let spec =
+            json!({ "f:spec": { "f:version": {} }, "f:metadata": { "f:annotations": { "f:example.com/note": {} } } });
+        let object = json!({ "metadata": { "managedFields": [
+            managed("drover", state.clone()), managed("harvester", state.clone()), managed("kubectl-edit", state),
+            managed("Mozilla", spec), managed("other", json!({ "f:status": { "f:nodeStatuses": {} } })),
+        ] } });
+        assert_eq!(others(object.to_string().as_bytes()), ["harvester", "other"]);
+        assert_eq!(others(b"{\"metadata\":{}}"), Vec::<String>::new());
+    }
+}
