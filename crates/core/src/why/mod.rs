@@ -140,10 +140,11 @@ pub fn explain_all(cluster: &Cluster) -> Vec<Explanation> {
     all
 }
 
-/// All that is wrong with it is what is wrong with something larger.
+/// All that is wrong with a node is what an Upgrade waits for with it.
 fn is_told(all: &[Explanation], one: &Explanation) -> bool {
     let told = |cause: &Cause| {
-        let mut causes = all.iter().flat_map(|other| &other.causes);
+        let upgrades = all.iter().filter(|other| other.object.kind == "Upgrade");
+        let mut causes = upgrades.flat_map(|other| &other.causes);
         causes.any(|other| other.object == cause.object && other.statement == cause.statement)
     };
     one.causes.iter().filter(|cause| cause.alarm).all(told)
