@@ -38,7 +38,7 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 /// Which part of a campaign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The operator dies before and after every write.
+    /// The operator dies before and after every write that meets a state of its own.
     Crashes,
     /// Every other fault at every kind of write that is this scenario's to try.
     Pairs,
@@ -111,7 +111,7 @@ impl Surveyed {
 
     fn crashes(&self) -> Vec<Schedule> {
         let at = |write| [Fault::CrashBefore, Fault::CrashAfter].map(|fault| Schedule::one(write, fault));
-        (1..=self.calm.writes).step_by(self.sampled()).flat_map(at).collect()
+        self.calm.fresh.iter().copied().step_by(self.sampled()).flat_map(at).collect()
     }
 
     /// A second crash at each write after the first. If it meets a state and a purpose in which a crash was tried

@@ -18,6 +18,9 @@ pub struct CampaignReport {
     pub schedules: usize,
     /// Writes of the run without faults: each is a place for a fault.
     pub writes: usize,
+    /// Those of them that meet a state in which no write for the same purpose was made before: a crash at any other is one
+    /// at them.
+    pub fresh: usize,
     pub distinct_states: usize,
     pub failures: Vec<Failure>,
     pub purposes: BTreeMap<String, usize>,
@@ -84,6 +87,7 @@ impl CampaignReport {
     pub fn absorb(&mut self, other: CampaignReport) {
         self.schedules += other.schedules;
         self.writes += other.writes;
+        self.fresh += other.fresh;
         self.states.extend(other.states);
         self.distinct_states = self.states.len();
         self.failures.extend(other.failures);

@@ -19,6 +19,9 @@ use crate::run::{Outcome, run};
 #[derive(Debug)]
 pub(super) struct Calm {
     pub writes: usize,
+    /// Where a crash may tell something new: writes that meet a state in which none for the same purpose was made before. A
+    /// Lease that is renewed again and again while a node reboots is one place, not hundreds.
+    pub fresh: Vec<usize>,
     /// Where a fault may tell something new: the first write of each kind. The second node goes the way of the first, and a
     /// Lease that is renewed while nothing happens is like the one before.
     pub telling: Vec<(usize, Kind)>,
@@ -32,6 +35,9 @@ pub(super) type Kind = (String, String);
 
 impl Calm {
     fn of(outcome: &Outcome) -> Self {
+        let mut states = BTreeSet::new();
+        let all = outcome.at_writes.iter().take(outcome.writes).enumerate();
+        let fresh = all.filter(|(_, meeting)| states.insert(*meeting)).map(|(index, _)| index + 1).collect();
         let (mut met, mut telling, mut before) = (BTreeSet::new(), Vec::new(), "");
         for (index, (_, purpose)) in outcome.at_writes.iter().take(outcome.writes).enumerate() {
             if met.insert((before, purpose.as_str())) {
@@ -43,7 +49,7 @@ impl Calm {
             }
         }
         let time = Duration::from_secs_f64(outcome.virtual_seconds);
-        Calm { writes: outcome.writes, telling, commits: outcome.commits, time }
+        Calm { writes: outcome.writes, fresh, telling, commits: outcome.commits, time }
     }
 }
 
@@ -75,7 +81,7 @@ pub fn survey(campaigns: Vec<Campaign>) -> Result<Vec<Surveyed>, std::io::Error>
     let parts = campaigns.into_iter().zip(outcomes).zip(calm.into_iter().zip(pairs));
     let surveyed = parts.map(|((campaign, (_, outcome)), (calm, pairs))| {
         let mut report = CampaignReport::of(&campaign.scenario.name);
-        report.writes = outcome.writes;
+        (report.writes, report.fresh) = (outcome.writes, calm.fresh.len());
         report.count(&campaign.scenario, &Schedule::default(), outcome);
         let pairs = pairs.into_iter().map(|(write, fault)| Schedule::one(write, fault)).collect();
         Surveyed { campaign, calm, pairs, report }
