@@ -19,7 +19,7 @@ use kube::client::Body;
 use serde_json::Value;
 use tower::Service;
 
-use crate::faults::Fault;
+use crate::faults::{Fault, ObjectPatch};
 use crate::original;
 use crate::scenario::pattern::ObjectName;
 
@@ -107,13 +107,7 @@ pub async fn perform(fault: &Fault, server: &ApiServer) {
         Fault::EtcdMemberLost => products::lose_member(&user),
         Fault::OriginalActs => drop(tokio::spawn(original::act(server.clone()))),
         Fault::Apply(objects) => apply(server, objects).await,
-        Fault::Patch(patch) => {
-            let by = patch.by.as_ref().map(|by| format!("?fieldManager={by}")).unwrap_or_default();
-            for path in paths(server, &patch.object) {
-                let path = format!("{path}{by}");
-                send(server, Method::PATCH, &path, &patch.with).await;
-            }
-        }
+        Fault::Patch(patch) => change(server, patch).await,
         Fault::Delete(name) => {
             for path in paths(server, name) {
                 send(server, Method::DELETE, &path, &Value::Null).await;
@@ -360,6 +354,28 @@ fn path_at(prefix: &str, plural: &str, namespace: &str, name: &str) -> String {
     let namespace = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
     let name = if name.is_empty() { String::new() } else { format!("/{name}") };
     format!("{prefix}{namespace}/{plural}{name}")
+}
+
+async fn change(server: &ApiServer, patch: &ObjectPatch) {
+    if change_now(server, patch).await {
+        return;
+    }
+    // It may be gone only for now, as the Node is of a machine that is being mended.
+    let (server, patch) = (server.clone(), patch.clone());
+    tokio::spawn(async move {
+        server.clock().sleep(AWHILE + Duration::from_secs(1)).await;
+        change_now(&server, &patch).await
+    });
+}
+
+/// Whether there was anything to change.
+async fn change_now(server: &ApiServer, patch: &ObjectPatch) -> bool {
+    let by = patch.by.as_ref().map(|by| format!("?fieldManager={by}")).unwrap_or_default();
+    let paths = paths(server, &patch.object);
+    for path in &paths {
+        send(server, Method::PATCH, &format!("{path}{by}"), &patch.with).await;
+    }
+    !paths.is_empty()
 }
 
 /// The paths of all objects that are called so.

@@ -1,7 +1,7 @@
-//! The proof in small: a crash at every write.
+//! The proof in small: a crash at every write of one scenario, and a sample of all that the campaigns try.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test whose ground is missing has failed")]
 
-use drover_sim::campaign::Part;
+use drover_sim::campaign::{Part, survey};
 use drover_sim::{Campaign, CampaignReport, Fault, Scenario, Schedule, Terms, run};
 
 fn built_in(name: &str) -> Scenario {
@@ -34,7 +34,22 @@ fn without_faults_the_upgrade_ends_and_nothing_is_left_behind() {
     assert!(outcome.virtual_seconds < 120.0);
 }
 
-/// The part of the campaigns that is run each time; `make sim` runs the whole.
+/// Of all schedules of all scenarios; `make sim` runs the whole. A prime, so that no fault is left out each time.
+const EVERY: usize = 61;
+
+#[test]
+fn one_in_sixty_one_of_all_schedules_costs_time_and_nothing_else() {
+    let scenarios = drover_sim::scenario::built_in().unwrap().into_iter();
+    let campaigns = scenarios.map(|scenario| Campaign { every: EVERY, ..Campaign::new(scenario, 1) });
+    let parts = [Part::Crashes, Part::Pairs, Part::DoubleCrashes, Part::Random(EVERY)];
+    let mut all = CampaignReport::default();
+    for surveyed in survey(campaigns.collect()).unwrap() {
+        all.absorb(surveyed.run(&parts, &|_, _| ()).unwrap());
+    }
+    assert_no_failures(&all);
+    println!("{} schedules, {} distinct states", all.schedules, all.distinct_states);
+}
+
 #[test]
 fn a_crash_at_any_write_costs_time_and_nothing_else() {
     let report = Campaign::new(scenario(), 1).run(&[Part::Crashes], &|_, _| ()).unwrap();
