@@ -79,6 +79,8 @@ pub enum UpdateError {
     Failed(Failure),
     #[error("cannot drain Node {node} of the guest cluster: {cause}")]
     Drain { node: String, cause: DrainError },
+    #[error("time is up: cannot {what}: {cause}")]
+    Refused { what: String, cause: String },
     #[error("cannot ask for the versions of cluster.x-k8s.io: {0}")]
     Discovery(ApiError),
     #[error(
@@ -107,6 +109,7 @@ pub async fn update(
         started: clock.now(),
         drained: BTreeSet::new(),
         told: Vec::new(),
+        refused: None,
         books,
         guests,
         clock,
@@ -156,6 +159,8 @@ struct Update<'a> {
     started: Timestamp,
     drained: BTreeSet<String>,
     told: Vec<Wait>,
+    /// What is refused again and again, and since when.
+    refused: Option<(String, Timestamp)>,
     tell: &'a mut (dyn FnMut(Saying) + Send),
 }
 
@@ -255,9 +260,18 @@ impl Update<'_> {
                 }
             };
             match result {
-                Ok(()) => (self.tell)(Saying::Does(what)),
-                Err(why) => {
-                    (self.tell)(Saying::Refused(format!("cannot {what}: {why}")));
+                Ok(()) => {
+                    self.refused = None;
+                    (self.tell)(Saying::Does(what));
+                }
+                Err(cause) => {
+                    let now = self.clock.now();
+                    let since = self.refused.take().filter(|(known, _)| *known == what).map_or(now, |(_, since)| since);
+                    if now.duration_since(since) >= self.order.machine_timeout {
+                        return Err(UpdateError::Refused { what, cause });
+                    }
+                    (self.tell)(Saying::Refused(format!("cannot {what}: {cause}")));
+                    self.refused = Some((what, since));
                     self.books.hear_until(later(self.clock.now(), PAUSE)).await;
                     return Ok(());
                 }

@@ -100,6 +100,8 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "guest-new-class",
     "guest-cut-off",
     "guest-machine-never-comes",
+    "guest-member-stays",
+    "guest-machine-stays",
     "beside-the-original",
     "no-permission",
 ];
