@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::decision::Subject;
+use crate::decision::{Kind, Subject};
 
 /// A copy of the whole object that kubectl leaves on it.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -146,7 +146,12 @@ impl ObjectRef {
 
 impl From<&Subject> for ObjectRef {
     fn from(subject: &Subject) -> Self {
-        ObjectRef::new(&format!("{:?}", subject.kind), &subject.namespace, &subject.name)
+        let kind = match subject.kind {
+            // Rancher has another Cluster, and the engine tells them apart.
+            Kind::CapiCluster => "Cluster".to_owned(),
+            kind => format!("{kind:?}"),
+        };
+        ObjectRef::new(&kind, &subject.namespace, &subject.name)
     }
 }
 

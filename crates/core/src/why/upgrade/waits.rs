@@ -83,7 +83,12 @@ pub fn node_of<'a>(asked: &Asked<'a>, wait: &Wait) -> Option<&'a Node> {
 
 /// The chain of a wait, with what was found below; a wait whose cause is known alarms by that.
 pub fn with(asked: &Asked<'_>, wait: &Wait, below: Chain) -> Chain {
-    said(asked, wait).into_iter().chain(below).collect()
+    let mut chain = said(asked, wait);
+    // What was found of the same object says more.
+    if chain.last().map(|link| &link.object) == below.first().map(|link| &link.object) {
+        chain.pop();
+    }
+    chain.into_iter().chain(below).collect()
 }
 
 fn other_upgrade(asked: &Asked<'_>, wait: &Wait) -> Chain {
