@@ -35,3 +35,4 @@ pub mod upgrade_config;
 
 pub use decide::{Admission, Settings, View, decide};
 pub use release::{Fetched, Release, Served};
+pub(crate) use start::remedy_of_refusal;

@@ -181,14 +181,18 @@ fn is_admitted(turn: &mut Turn<'_>) -> bool {
     if !is_old {
         turn.look_again_after((again.as_second() - turn.now.as_second()).max(1));
     }
-    let remedy = format!(
-        "put that right, and it begins; or accept it by its code: kubectl -n {NAMESPACE} annotate upgrades.harvesterhci.io {} {}=CODE,…; \
-         drover preflight upgrade/{0} tells the codes",
-        turn.name(),
-        marks::ACCEPT
-    );
+    let remedy = remedy_of_refusal(turn.name());
     turn.wait_with_remedy(turn.subject(), Reason::UpgradeInvalid, verdict.message(), remedy);
     false
+}
+
+/// What can be done about an Upgrade that may not begin.
+pub(crate) fn remedy_of_refusal(upgrade: &str) -> String {
+    format!(
+        "put that right, and it begins; or accept it by its code: kubectl -n {NAMESPACE} annotate upgrades.harvesterhci.io {upgrade} {}=CODE,…; \
+         drover preflight upgrade/{upgrade} tells the codes",
+        marks::ACCEPT
+    )
 }
 
 fn config_of(turn: &mut Turn<'_>) -> Option<UpgradeConfig> {

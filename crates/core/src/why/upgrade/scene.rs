@@ -18,7 +18,7 @@ use crate::cluster::{Cluster, Condition, condition};
 use crate::decision::{Decision, Kind, Reason, Subject, Wait};
 use crate::harvester::progress::{Ending, NodeProgress, Progress, Step};
 use crate::harvester::release::Noted;
-use crate::harvester::{Admission, Fetched, Settings, View, decide, names};
+use crate::harvester::{Admission, Fetched, Settings, View, decide, names, remedy_of_refusal};
 
 /// In the sentence of a repository that has answered with something else than the release.
 const DOES_NOT_TELL: &str = "does not tell the release: ";
@@ -36,7 +36,9 @@ pub struct Scene<'a> {
 }
 
 pub fn driver_of(upgrade: &Upgrade) -> Driver {
-    if upgrade.metadata.annotations.contains_key(marks::PROGRESS) {
+    // One that may not begin has noted nothing yet; the condition is Drover's own.
+    let is_told = condition(&upgrade.status.conditions, conditions::PROGRESSING).is_some();
+    if upgrade.metadata.annotations.contains_key(marks::PROGRESS) || is_told {
         Driver::Drover
     } else if upgrade.metadata.labels.contains_key(labels::STATE) || !upgrade.status.conditions.is_empty() {
         Driver::Harvester
@@ -136,9 +138,15 @@ impl<'a> Scene<'a> {
     fn add_published(&self, decision: &mut Decision) {
         let Some(published) = condition(&self.upgrade.status.conditions, conditions::PROGRESSING) else { return };
         let reason: Option<Reason> = serde_json::from_value(published.reason.clone().into()).ok();
+        let has_begun = Progress::of(&self.upgrade).is_some();
         let Some(reason) = reason.filter(|reason| {
-            matches!(reason, Reason::NoPermission | Reason::ApiRefuses | Reason::ReleaseRefused)
-                && decision.waits.iter().all(|wait| wait.reason != *reason)
+            let is_met = match reason {
+                Reason::NoPermission | Reason::ApiRefuses | Reason::ReleaseRefused => true,
+                // What speaks against it is found by more than is looked at here.
+                Reason::UpgradeInvalid => !has_begun,
+                _ => false,
+            };
+            is_met && decision.waits.iter().all(|wait| wait.reason != *reason)
         }) else {
             return;
         };
@@ -147,7 +155,11 @@ impl<'a> Scene<'a> {
         }
         let subject = Subject::new(Kind::Upgrade, NAMESPACE, &self.upgrade.metadata.name);
         let since = published.last_transition_time.unwrap_or(self.cluster.looked_at);
-        decision.waits.push(Wait::new(subject, reason, published.message.clone(), since));
+        let wait = Wait::new(subject, reason, published.message.clone(), since);
+        decision.waits.push(match reason {
+            Reason::UpgradeInvalid => wait.with_remedy(remedy_of_refusal(&self.upgrade.metadata.name)),
+            _ => wait,
+        });
     }
 
     /// A node is at work, or waits for its user: those behind it wait for that.
