@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::marks;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
+
+use crate::managed::Managed;
 
 /// The codes that the annotation [`marks::ACCEPT`] names.
 pub fn codes(annotations: &BTreeMap<String, String>) -> BTreeSet<String> {
@@ -25,31 +26,10 @@ pub struct Acceptance {
 impl Acceptance {
     /// From the managed fields of an object; none if they do not tell.
     pub fn read(json: &[u8]) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Object {
-            metadata: Metadata,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Metadata {
-            #[serde(default)]
-            managed_fields: Vec<Managed>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Managed {
-            #[serde(default)]
-            manager: String,
-            #[serde(default)]
-            time: Option<Timestamp>,
-            #[serde(default, rename = "fieldsV1")]
-            fields: Value,
-        }
-        let object: Object = serde_json::from_slice(json).ok()?;
         let field = format!("f:{}", marks::ACCEPT);
         let has_written =
             |managed: &Managed| managed.fields["f:metadata"]["f:annotations"].get(field.as_str()).is_some();
-        let last = object.metadata.managed_fields.into_iter().filter(has_written).max_by_key(|managed| managed.time)?;
+        let last = Managed::of(json).into_iter().filter(has_written).max_by_key(|managed| managed.time)?;
         Some(Acceptance { by: last.manager, at: last.time })
     }
 }

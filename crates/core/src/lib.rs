@@ -11,6 +11,7 @@ pub mod drain;
 pub mod forecast;
 pub mod guest;
 pub mod harvester;
+mod managed;
 pub mod metrics;
 pub mod placement;
 pub mod plan;

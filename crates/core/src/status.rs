@@ -250,18 +250,21 @@ impl Status {
             text.push_str(&format!("  version {}", self.version));
         }
         text.push('\n');
-        match &self.estimate {
-            Some(estimate) => text.push_str(&format!(
-                "  done in about {}, by estimate: {}\n",
-                why::rough(estimate.done_at.duration_since(now)),
-                estimate.basis
-            )),
-            None if self.complete => text.push_str("  done\n"),
-            None => {}
-        }
+        text.push_str(&outlook("", self.estimate.as_ref(), self.complete, now));
         text.push_str(&table(&self.nodes, now));
         text.push_str(&told(&self.waits));
         text
+    }
+}
+
+/// When it is done, as far as that can be told; `what` is, as in `nodes `, if not the whole.
+fn outlook(what: &str, estimate: Option<&Estimate>, complete: bool, now: Timestamp) -> String {
+    match estimate {
+        Some(Estimate { done_at, basis }) => {
+            format!("  {what}done in about {}, by estimate: {basis}\n", why::rough(done_at.duration_since(now)))
+        }
+        None if complete => "  done\n".to_owned(),
+        None => String::new(),
     }
 }
 

@@ -70,8 +70,7 @@ impl<'a> View<'a> {
         if self.now >= deadline {
             return self.fail(reason, format!("time is up: {sentence}"), None);
         }
-        let known = self.told.iter().find(|told| told.object == object && told.reason == reason);
-        let since = known.map_or(self.now, |known| known.since);
+        let since = self.since(&object, reason);
         let again = look_again.and_then(|time| self.now.checked_add(time).ok()).unwrap_or(deadline).min(deadline);
         let wait = Wait { object, reason, sentence, since, deadline, remedy: None };
         Err(Next::Wait { waits: vec![wait], look_again: Some(again) })

@@ -139,6 +139,13 @@ pub(super) fn is_held(turn: &Turn<'_>) -> bool {
     capi(turn).is_none_or(|capi| capi.spec.paused)
 }
 
+/// How somebody lets the planner go on.
+pub(crate) fn remedy_of_pause() -> String {
+    format!(
+        "kubectl -n {FLEET_NAMESPACE} patch clusters.cluster.x-k8s.io {LOCAL} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'"
+    )
+}
+
 /// Ends a pause that an Upgrade has made; true once there is none. One that somebody else has made is theirs.
 pub(super) fn let_go(turn: &mut Turn<'_>) -> bool {
     let Some(capi) = capi(turn) else { return true };
@@ -146,10 +153,7 @@ pub(super) fn let_go(turn: &mut Turn<'_>) -> bool {
     let subject = Subject::new(Kind::CapiCluster, FLEET_NAMESPACE, LOCAL);
     if capi.spec.paused && !is_ours {
         let sentence = format!("Cluster {FLEET_NAMESPACE}/{LOCAL} is paused: Rancher's planner does nothing for it");
-        let remedy = format!(
-            "kubectl -n {FLEET_NAMESPACE} patch clusters.cluster.x-k8s.io {LOCAL} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'"
-        );
-        turn.wait_with_remedy(subject, Reason::PlannerWorks, sentence, remedy);
+        turn.wait_with_remedy(subject, Reason::PlannerWorks, sentence, remedy_of_pause());
         return true;
     }
     if !is_ours {

@@ -2,33 +2,13 @@
 
 use drover_api::harvester::upgrade::labels;
 use drover_api::marks;
-use serde::Deserialize;
 use serde_json::Value;
 
-#[derive(Deserialize)]
-struct Object {
-    metadata: Metadata,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    #[serde(default)]
-    managed_fields: Vec<Managed>,
-}
-
-#[derive(Deserialize)]
-struct Managed {
-    #[serde(default)]
-    manager: String,
-    #[serde(default, rename = "fieldsV1")]
-    fields: Value,
-}
+use crate::managed::Managed;
 
 /// The programs, other than Drover, that have written what only the driver of an Upgrade writes. People with kubectl are none of
 /// them: what they change by hand is put right.
 pub fn others(json: &[u8]) -> Vec<String> {
-    let Ok(object) = serde_json::from_slice::<Object>(json) else { return Vec::new() };
     let is_program = |manager: &str| manager != marks::FIELD_MANAGER && !manager.starts_with("kubectl");
     let drives = |fields: &Value| {
         let metadata = &fields["f:metadata"];
@@ -38,8 +18,8 @@ pub fn others(json: &[u8]) -> Vec<String> {
             || owns("f:annotations", marks::PROGRESS)
             || ["f:conditions", "f:nodeStatuses"].iter().any(|field| fields["f:status"].get(*field).is_some())
     };
-    let managed = object.metadata.managed_fields.into_iter();
-    let mut others: Vec<String> = managed
+    let mut others: Vec<String> = Managed::of(json)
+        .into_iter()
         .filter(|managed| is_program(&managed.manager) && drives(&managed.fields))
         .map(|managed| managed.manager)
         .collect();

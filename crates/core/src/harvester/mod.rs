@@ -33,6 +33,7 @@ mod storage;
 mod tests;
 pub mod upgrade_config;
 
+pub(crate) use asking::remedy_of_pause;
 pub use decide::{Admission, Settings, View, decide};
 pub use release::{Fetched, Release, Served};
 pub(crate) use start::remedy_of_refusal;

@@ -6,7 +6,7 @@ use drover_api::harvester::upgrade::labels;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::{Estimate, NodeLine, WaitLine, is_stuck, table, told, wait_line};
+use super::{Estimate, NodeLine, WaitLine, is_stuck, outlook, table, told, wait_line};
 use crate::cluster::harvester::Upgrade;
 use crate::cluster::{Cluster, Job, ObjectRef};
 use crate::harvester::progress::{Progress, Step};
@@ -115,15 +115,7 @@ impl UpgradeStatus {
             text.push_str(&format!("  to {}", self.version));
         }
         text.push('\n');
-        match &self.estimate {
-            Some(estimate) => text.push_str(&format!(
-                "  nodes done in about {}, by estimate: {}\n",
-                why::rough(estimate.done_at.duration_since(now)),
-                estimate.basis
-            )),
-            None if self.complete => text.push_str("  done\n"),
-            None => {}
-        }
+        text.push_str(&outlook("nodes ", self.estimate.as_ref(), self.complete, now));
         text.push_str(&table(&self.nodes, now));
         text.push_str(&told(&self.waits));
         text

@@ -266,8 +266,8 @@ impl Ear {
         let _ = self.news.send(news);
     }
 
-    fn read(&self, json: &str) -> Option<Value> {
-        let mut object: Value = serde_json::from_str(json).ok()?;
+    /// The object as it is kept, if it concerns the update.
+    fn kept(&self, mut object: Value) -> Option<Value> {
         if !object["metadata"]["name"].as_str()?.starts_with(&self.prefix) {
             return None;
         }
@@ -285,8 +285,7 @@ impl Ear {
     }
 }
 
-fn revision(json: &str) -> Option<u64> {
-    let object: Value = serde_json::from_str(json).ok()?;
+fn revision(object: &Value) -> Option<u64> {
     object["metadata"]["resourceVersion"].as_str()?.parse().ok()
 }
 
@@ -296,7 +295,8 @@ impl Listener for Ear {
     }
 
     fn item(&mut self, json: &str) {
-        self.listed.extend(self.read(json));
+        let object: Option<Value> = serde_json::from_str(json).ok();
+        self.listed.extend(object.and_then(|object| self.kept(object)));
     }
 
     fn listed(&mut self, resource_version: u64) {
@@ -309,17 +309,21 @@ impl Listener for Ear {
     }
 
     fn changed(&mut self, json: &str) -> Option<u64> {
-        if let Some(object) = self.read(json) {
+        let object: Value = serde_json::from_str(json).ok()?;
+        let revision = revision(&object);
+        if let Some(object) = self.kept(object) {
             self.tell(News::Changed(self.source.clone(), object));
         }
-        revision(json)
+        revision
     }
 
     fn gone(&mut self, json: &str) -> Option<u64> {
-        if let Some(object) = self.read(json) {
+        let object: Value = serde_json::from_str(json).ok()?;
+        let revision = revision(&object);
+        if let Some(object) = self.kept(object) {
             self.tell(News::Gone(self.source.clone(), object));
         }
-        revision(json)
+        revision
     }
 
     fn unseen(&mut self, error: &ApiError) {

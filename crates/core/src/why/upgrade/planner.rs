@@ -16,6 +16,7 @@ use crate::cluster::{Cluster, Node, ObjectRef, Pod, Secret, condition};
 use crate::decision::{Kind, Wait};
 use crate::harvester::progress::Step;
 use crate::harvester::release::is_kubelet_version;
+use crate::harvester::remedy_of_pause;
 
 /// So long the planner may take to raise Kubernetes on a node, or to come to the next one.
 const USUAL: SignedDuration = SignedDuration::from_mins(20);
@@ -70,10 +71,7 @@ fn begun(asked: &Asked<'_>, node: &Node, step: Step) -> Option<Timestamp> {
 fn paused(cluster: &Cluster) -> Option<Link> {
     let local = cluster.cluster_api.clusters.get(FLEET_NAMESPACE, LOCAL).filter(|local| local.spec.paused)?;
     let statement = format!("Cluster {FLEET_NAMESPACE}/{LOCAL} is paused (spec.paused): Rancher does nothing for it");
-    let remedy = format!(
-        "kubectl -n {FLEET_NAMESPACE} patch clusters.cluster.x-k8s.io {LOCAL} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'"
-    );
-    Some(Link::proven(ObjectRef::of(local), statement).remedy(remedy))
+    Some(Link::proven(ObjectRef::of(local), statement).remedy(remedy_of_pause()))
 }
 
 /// The planner has its answer: it drains the node, and then its agent raises Kubernetes there.

@@ -11,7 +11,7 @@ use super::{Asked, Cause, state_of};
 use crate::cluster::longhorn::InstanceManager;
 use crate::cluster::{Cluster, ObjectRef};
 use crate::decision::{Kind, Wait};
-use crate::harvester::names;
+use crate::harvester::{names, remedy_of_pause};
 
 /// A Plan of Harvester's scripts, which is waited for on all nodes of the cluster.
 const SKIP_RESTART: &str = "skip-restart-rancher-system-agent";
@@ -87,10 +87,7 @@ fn not_stable(cluster: &Cluster) -> Option<Link> {
     }
     let statement =
         format!("Cluster {FLEET_NAMESPACE}/{LOCAL} is paused (spec.paused): the upgrade of Rancher waits for it");
-    let remedy = format!(
-        "kubectl -n {FLEET_NAMESPACE} patch clusters.cluster.x-k8s.io {LOCAL} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'"
-    );
-    Some(Link::proven(ObjectRef::of(local), statement).remedy(remedy))
+    Some(Link::proven(ObjectRef::of(local), statement).remedy(remedy_of_pause()))
 }
 
 /// The script waits until each node has exactly one instance manager of Longhorn.
