@@ -68,8 +68,7 @@ fn measure(args: &Args, size: Size) -> Result<String> {
     lab.add_kwok_nodes(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[])?;
     lab.kubectl(&["create", "namespace", NAMESPACE])?;
     let crds = json!({ "apiVersion": "v1", "kind": "List", "items": drover_api::crds::all() });
-    lab.kubectl_apply(&crds.to_string())?;
-    lab.kubectl(&["wait", "--for=condition=Established", "crd", "plans.upgrade.cattle.io", "--timeout=60s"])?;
+    lab.define(&crds.to_string())?;
 
     let limit = direct::jobs(lab.kubeconfig(), &names, size.concurrency, &plan(size))?;
     lab.kubectl(&["delete", "namespace", direct::NAMESPACE, "--timeout=300s"])?;

@@ -4,17 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::error::{OnFile, Result};
 
-/// Metadata of all requests; of changes of Nodes also what they made of them.
+/// Metadata of all requests.
 const POLICY: &str = r#"
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived, ResponseStarted]
 rules:
-- { level: RequestResponse, verbs: [patch, update], resources: [{ group: "", resources: [nodes] }] }
 - { level: Metadata }
 "#;
 
@@ -42,11 +40,6 @@ pub struct Audited {
     user: User,
     #[serde(default)]
     object_ref: ObjectRef,
-    #[serde(default)]
-    response_status: Answer,
-    /// The Node as it was left, where one was changed.
-    #[serde(default)]
-    pub response_object: Value,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -62,12 +55,6 @@ struct ObjectRef {
     subresource: String,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-struct Answer {
-    #[serde(default)]
-    code: u16,
-}
-
 impl Audited {
     pub fn user(&self) -> &str {
         &self.user.username
@@ -79,10 +66,6 @@ impl Audited {
 
     pub fn subresource(&self) -> &str {
         &self.object_ref.subresource
-    }
-
-    pub fn succeeded(&self) -> bool {
-        (200..300).contains(&self.response_status.code)
     }
 }
 

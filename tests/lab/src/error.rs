@@ -52,6 +52,9 @@ pub enum Error {
     #[error("these nodes were not Ready and untainted within {seconds} s: {}", names.join(", "))]
     NodesNotReady { names: Vec<String>, seconds: u64 },
 
+    #[error("the API server did not serve these kinds within {seconds} s: {}", names.join(", "))]
+    KindsNotServed { names: Vec<String>, seconds: u64 },
+
     #[error("real nodes need root: they are made of namespaces, cgroups and mounts; run this as root")]
     NotRoot,
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::error::{Error, OnFile, Result};
 use crate::network::Network;
@@ -16,20 +16,25 @@ pub(crate) struct Kubectl {
 }
 
 impl Kubectl {
-    /// What kubectl printed, or what it complained of.
-    pub fn run(&self, arguments: &[&str]) -> Result<String> {
-        let output = self
-            .network
-            .command(&self.program)
+    pub fn command(&self) -> Command {
+        let mut command = self.network.command(&self.program);
+        command
             .arg("--kubeconfig")
             .arg(&self.kubeconfig)
             // Its cache of what a server offers is kept by address, and another lab may have had this port before.
             .arg("--cache-dir")
             .arg(self.dir.join("kubectl"))
-            .args(arguments)
             .env_remove("KUBECONFIG")
             .env("KUBERC", "off")
-            .stdin(Stdio::null())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// What kubectl printed, or what it complained of.
+    pub fn run(&self, arguments: &[&str]) -> Result<String> {
+        let output = self
+            .command()
+            .args(arguments)
             .output()
             .map_err(|source| Error::Start { name: "kubectl".into(), source })?;
         if output.status.success() {

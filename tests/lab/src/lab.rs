@@ -12,7 +12,7 @@ use crate::error::{Error, OnFile, Result};
 use crate::kubectl::Kubectl;
 use crate::network::Network;
 use crate::processes::Processes;
-use crate::{etcd, kwok};
+use crate::{etcd, kwok, ready};
 
 #[derive(Debug, Clone)]
 pub struct LabOptions {
@@ -106,8 +106,19 @@ impl Lab {
         self.kubectl.run(arguments)
     }
 
+    /// kubectl as the administrator, to be started with arguments of the caller's.
+    pub fn kubectl_command(&self) -> Command {
+        self.kubectl.command()
+    }
+
     pub fn kubectl_apply(&self, yaml: &str) -> Result<String> {
         self.kubectl.run_on(&["apply"], yaml)
+    }
+
+    /// Applies definitions of kinds, and waits until objects of these kinds can be made.
+    pub fn define(&self, yaml: &str) -> Result<()> {
+        self.kubectl_apply(yaml)?;
+        ready::wait_for_definitions(&self.kubectl, self.options.patience)
     }
 
     /// Adds nodes and waits until pods can run on them.

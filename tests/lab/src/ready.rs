@@ -1,4 +1,4 @@
-//! When can pods run on a node?
+//! When can pods run on a node, and when is a kind served?
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,30 @@ use crate::kubectl::Kubectl;
 
 /// Waits until pods can run on all of these nodes.
 pub(crate) fn wait_for_nodes(kubectl: &Kubectl, names: &[&str], patience: Duration) -> Result<()> {
+    let missing = || Ok(not_ready(&kubectl.run(&["get", "nodes", "-o", "json"])?, names));
+    match missing_after(patience, missing)? {
+        names if names.is_empty() => Ok(()),
+        names => Err(Error::NodesNotReady { names, seconds: patience.as_secs() }),
+    }
+}
+
+/// Waits until the server serves every kind that was defined. `kubectl wait` gives up on a definition so new that it has
+/// no conditions at all.
+pub(crate) fn wait_for_definitions(kubectl: &Kubectl, patience: Duration) -> Result<()> {
+    let missing = || Ok(not_served(&kubectl.run(&["get", "crds", "-o", "json"])?));
+    match missing_after(patience, missing)? {
+        names if names.is_empty() => Ok(()),
+        names => Err(Error::KindsNotServed { names, seconds: patience.as_secs() }),
+    }
+}
+
+/// What is still missing once nothing is, or once patience is at its end.
+fn missing_after(patience: Duration, missing: impl Fn() -> Result<Vec<String>>) -> Result<Vec<String>> {
     let started = Instant::now();
     loop {
-        let waiting = not_ready(&kubectl.run(&["get", "nodes", "-o", "json"])?, names);
-        if waiting.is_empty() {
-            return Ok(());
-        }
-        if started.elapsed() > patience {
-            return Err(Error::NodesNotReady { names: waiting, seconds: patience.as_secs() });
+        let names = missing()?;
+        if names.is_empty() || started.elapsed() > patience {
+            return Ok(names);
         }
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -25,16 +41,30 @@ pub(crate) fn wait_for_nodes(kubectl: &Kubectl, names: &[&str], patience: Durati
 /// Those of the nodes that are not Ready, or still have the taints of a node that is not. A new node has them until
 /// the controller manager has seen it Ready.
 fn not_ready(list: &str, names: &[&str]) -> Vec<String> {
-    let list: Value = serde_json::from_str(list).unwrap_or_default();
-    let nodes = list["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let nodes = items(list);
     let usable = |name: &&&str| {
-        nodes.iter().filter(|node| node["metadata"]["name"] == **name).any(|node| {
-            let conditions = node["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let ready = conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
-            ready && node["spec"]["taints"].as_array().is_none_or(Vec::is_empty)
-        })
+        nodes
+            .iter()
+            .filter(|node| node["metadata"]["name"] == **name)
+            .any(|node| is(node, "Ready") && node["spec"]["taints"].as_array().is_none_or(Vec::is_empty))
     };
     names.iter().filter(|name| !usable(name)).map(|name| (*name).to_owned()).collect()
+}
+
+fn not_served(list: &str) -> Vec<String> {
+    let unserved = items(list).into_iter().filter(|definition| !is(definition, "Established"));
+    unserved.filter_map(|definition| Some(definition["metadata"]["name"].as_str()?.to_owned())).collect()
+}
+
+fn items(list: &str) -> Vec<Value> {
+    let list: Value = serde_json::from_str(list).unwrap_or_default();
+    list["items"].as_array().cloned().unwrap_or_default()
+}
+
+/// Is this condition True? An object so new that nobody has looked at it has none.
+fn is(object: &Value, condition: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    conditions.iter().any(|one| one["type"] == condition && one["status"] == "True")
 }
 
 #[cfg(test)]
@@ -56,5 +86,16 @@ mod tests {
         let waiting = not_ready(&list.to_string(), &["usable", "tainted", "lost", "new", "absent"]);
 
         assert_eq!(waiting, ["tainted", "lost", "new", "absent"]);
+    }
+
+    #[test]
+    fn a_kind_counts_once_its_definition_is_established() {
+        let list = json!({"items": [
+            {"metadata": {"name": "served"}, "status": {"conditions": [{"type": "Established", "status": "True"}]}},
+            {"metadata": {"name": "refused"}, "status": {"conditions": [{"type": "Established", "status": "False"}]}},
+            {"metadata": {"name": "new"}, "status": {"conditions": null}},
+        ]});
+
+        assert_eq!(not_served(&list.to_string()), ["refused", "new"]);
     }
 }

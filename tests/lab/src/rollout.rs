@@ -66,10 +66,9 @@ impl Rollout {
         let cluster = Cluster::up(&ClusterOptions { images: images::all()?, ..ClusterOptions::new(nodes, program) })?;
         let lab = cluster.lab();
         let crds = crate::programs::run(lab.command(&drover).args(["crds"]))?;
-        lab.kubectl_apply(&crds)?;
+        lab.define(&crds)?;
         lab.kubectl_apply(RIGHTS)?;
         lab.kubectl_apply(OBJECTS)?;
-        lab.kubectl(&["wait", "--for=condition=Established", "crd/plans.upgrade.cattle.io", "--timeout=60s"])?;
         lab.kubectl(&["rollout", "status", "deployment/web", "--timeout=120s"])?;
         let traffic = Traffic::start(lab, "web", 8080)?;
         Ok(Self { traffic, cluster, drover })

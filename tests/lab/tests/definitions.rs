@@ -10,11 +10,10 @@ use serde_json::{Value, json};
 fn every_definition_is_established_with_a_structural_schema() {
     let lab = Lab::up(&LabOptions::default()).unwrap();
     let definitions = drover_api::crds::all();
-    lab.kubectl_apply(&json!({ "apiVersion": "v1", "kind": "List", "items": definitions }).to_string()).unwrap();
+    lab.define(&json!({ "apiVersion": "v1", "kind": "List", "items": definitions }).to_string()).unwrap();
 
     for definition in &definitions {
         let crd = format!("crd/{}", definition.metadata.name.as_deref().unwrap_or_default());
-        lab.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", &crd]).unwrap();
         let stored: Value = serde_json::from_str(&lab.kubectl(&["get", &crd, "-o", "json"]).unwrap()).unwrap();
         let conditions = stored["status"]["conditions"].as_array().unwrap();
         let kinds: Vec<&str> = conditions.iter().filter_map(|one| one["type"].as_str()).collect();

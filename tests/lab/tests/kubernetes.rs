@@ -161,10 +161,8 @@ spec:
 fn a_survey_sees_plans_and_what_is_wrong_with_them() {
     let lab = lab_with_nodes(&["node-1", "node-2"]).unwrap();
     for definition in drover_api::crds::of(drover_api::crds::Controller::Plan) {
-        lab.kubectl_apply(&serde_json::to_string(&definition).unwrap()).unwrap();
+        lab.define(&serde_json::to_string(&definition).unwrap()).unwrap();
     }
-    let definition = "crd/plans.upgrade.cattle.io";
-    lab.kubectl(&["wait", "--for=condition=Established", "--timeout=30s", definition]).unwrap();
     lab.kubectl(&["create", "namespace", "system-upgrade"]).unwrap();
     lab.kubectl_apply(PLAN).unwrap();
 

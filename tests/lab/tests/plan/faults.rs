@@ -1,5 +1,5 @@
-//! Operators that are killed, doubled and frozen, as processes of their own on a real control plane. What they did is read from the
-//! API server's audit log.
+//! Operators that are killed, doubled and frozen, as processes of their own on a real control plane. What they did is read from a
+//! watch: an audit log does not say what became of a request whose sender was killed meanwhile.
 #![allow(clippy::disallowed_methods, reason = "the processes of the lab know no clock but the wall's")]
 
 use std::collections::BTreeSet;
@@ -17,9 +17,9 @@ const NAMESPACE: &str = "system-upgrade";
 const PLAN: &str = "upgrade";
 const PATIENCE: Duration = Duration::from_secs(400);
 
-/// A lab with nodes and the definition of Plan; all requests are written down.
+/// A lab with nodes and the definition of Plan.
 fn lab(nodes: usize) -> Result<Lab> {
-    let options = LabOptions { kwok: true, audit: true, patience: Duration::from_secs(120), ..LabOptions::default() };
+    let options = LabOptions { kwok: true, patience: Duration::from_secs(120), ..LabOptions::default() };
     let lab = Lab::up(&options)?;
     let names: Vec<String> = (1..=nodes).map(|number| format!("node-{number}")).collect();
     lab.add_kwok_nodes(&names.iter().map(String::as_str).collect::<Vec<_>>(), &[])?;
@@ -36,10 +36,11 @@ fn plan(concurrency: usize) -> String {
     .to_string()
 }
 
-/// `drover operator` in a process of its own; it dies with this.
+/// A process that dies with this.
 struct Process(Child);
 
 impl Process {
+    /// `drover operator`.
     fn start(kubeconfig: &Path, log: &Path, arguments: &[&str]) -> Result<Self> {
         let child = Command::new(drover()?)
             .args(["operator", "--kubeconfig"])
@@ -123,27 +124,67 @@ fn assert_whole(lab: &Lab, nodes: usize) -> Result<()> {
     Ok(())
 }
 
-/// The most nodes that carried a claim at one moment, by what the API server stored.
-fn most_out(lab: &Lab) -> Result<usize> {
-    let mut changes: Vec<(u64, String, bool)> = Vec::new();
-    for request in lab.audited()?.iter().filter(|request| request.succeeded() && request.resource() == "nodes") {
-        let meta = &request.response_object["metadata"];
-        let version = meta["resourceVersion"].as_str().and_then(|version| version.parse().ok());
-        if let (Some(version), Some(name)) = (version, meta["name"].as_str()) {
-            changes.push((version, name.to_owned(), meta["labels"]["drover.dev/claim"].is_string()));
+/// A watch of all Nodes: a line for each that there is, then one for each change.
+struct NodeWatch {
+    lines: PathBuf,
+    _kubectl: Process,
+}
+
+impl NodeWatch {
+    fn start(lab: &Lab, nodes: usize) -> Result<Self> {
+        let lines = lab.dir().join("nodes.watch");
+        let line = r#"{.metadata.name} {.metadata.resourceVersion} claimed:{.metadata.labels.drover\.dev/claim}{"\n"}"#;
+        let kubectl = lab
+            .kubectl_command()
+            .args(["get", "nodes", "--watch", "-o", &format!("jsonpath={line}")])
+            .stdout(File::create(&lines)?)
+            .spawn()?;
+        let watch = NodeWatch { lines, _kubectl: Process(kubectl) };
+        watch.until("it lists every node", |seen| Ok(seen.len() >= nodes))?;
+        Ok(watch)
+    }
+
+    /// The most nodes that carried a claim at one moment, by all that the API server stored.
+    fn most_out(&self, lab: &Lab) -> Result<usize> {
+        let mut last = Vec::new();
+        for node in items(get(lab, &["nodes"])?) {
+            let meta = &node["metadata"];
+            last.push(format!(
+                "{} {}",
+                meta["name"].as_str().unwrap_or_default(),
+                meta["resourceVersion"].as_str().unwrap_or_default()
+            ));
+        }
+        let seen = self.until("it has seen each node as it is now", |seen| {
+            Ok(last.iter().all(|now| seen.iter().any(|line| line.starts_with(&format!("{now} ")))))
+        })?;
+        let (mut out, mut most) = (BTreeSet::new(), 0);
+        for line in &seen {
+            let (name, claim) = (line.split(' ').next(), line.rsplit("claimed:").next());
+            if claim.is_some_and(|claim| !claim.is_empty()) {
+                out.insert(name);
+            } else {
+                out.remove(&name);
+            }
+            most = most.max(out.len());
+        }
+        Ok(most)
+    }
+
+    fn until(&self, what: &str, holds: impl Fn(&[String]) -> Result<bool>) -> Result<Vec<String>> {
+        let started = Instant::now();
+        loop {
+            let text = std::fs::read_to_string(&self.lines)?;
+            // The last line may be half written.
+            let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+            let seen: Vec<String> = whole.lines().map(str::to_owned).collect();
+            if holds(&seen)? {
+                return Ok(seen);
+            }
+            ensure!(started.elapsed() < Duration::from_secs(60), "the watch of Nodes is not so far that {what}");
+            std::thread::sleep(Duration::from_millis(100));
         }
     }
-    changes.sort();
-    let (mut out, mut most) = (BTreeSet::new(), 0);
-    for (_, name, claimed) in changes {
-        if claimed {
-            out.insert(name);
-        } else {
-            out.remove(&name);
-        }
-        most = most.max(out.len());
-    }
-    Ok(most)
 }
 
 /// SplitMix64: the same throws in every run.
@@ -165,6 +206,7 @@ fn an_operator_that_is_killed_fifty_times_leaves_no_node_out_and_runs_nothing_tw
     const NODES: usize = 100;
     const LIMIT: usize = 5;
     let lab = lab(NODES)?;
+    let nodes = NodeWatch::start(&lab, NODES)?;
     let log = lab.dir().join("operator.log");
     let arguments = ["--leader-elect=false"];
     lab.kubectl_apply(&plan(LIMIT))?;
@@ -181,7 +223,7 @@ fn an_operator_that_is_killed_fifty_times_leaves_no_node_out_and_runs_nothing_tw
     let _operator = Process::start(lab.kubeconfig(), &log, &arguments)?;
     wait_for_the_end(&lab)?;
     assert_whole(&lab, NODES)?;
-    let most = most_out(&lab)?;
+    let most = nodes.most_out(&lab)?;
     ensure!((1..=LIMIT).contains(&most), "{most} nodes were out at once");
     Ok(())
 }
@@ -191,6 +233,7 @@ fn an_operator_that_is_killed_fifty_times_leaves_no_node_out_and_runs_nothing_tw
 fn two_operators_without_an_election_keep_the_limit() -> Result<()> {
     const NODES: usize = 30;
     let lab = lab(NODES)?;
+    let nodes = NodeWatch::start(&lab, NODES)?;
     let operators = ["a", "b"].map(|name| {
         let kubeconfig = lab.kubeconfig_for(name, Some("system:masters"))?;
         Process::start(&kubeconfig, &lab.dir().join(format!("{name}.log")), &["--leader-elect=false"])
@@ -199,7 +242,7 @@ fn two_operators_without_an_election_keep_the_limit() -> Result<()> {
     lab.kubectl_apply(&plan(3))?;
     wait_for_the_end(&lab)?;
     assert_whole(&lab, NODES)?;
-    let most = most_out(&lab)?;
+    let most = nodes.most_out(&lab)?;
     ensure!((1..=3).contains(&most), "{most} nodes were out at once");
     Ok(())
 }
@@ -211,6 +254,7 @@ fn an_operator_that_was_frozen_for_a_minute_and_wakes_beside_its_successor_keeps
     const NODES: usize = 160;
     const LIMIT: usize = 2;
     let lab = lab(NODES)?;
+    let nodes = NodeWatch::start(&lab, NODES)?;
     let first =
         Process::start(&lab.kubeconfig_for("first", Some("system:masters"))?, &lab.dir().join("first.log"), &[])?;
     lab.kubectl_apply(&plan(LIMIT))?;
@@ -229,7 +273,7 @@ fn an_operator_that_was_frozen_for_a_minute_and_wakes_beside_its_successor_keeps
     first.signal(Signal::CONT)?;
     wait_for_the_end(&lab)?;
     assert_whole(&lab, NODES)?;
-    let most = most_out(&lab)?;
+    let most = nodes.most_out(&lab)?;
     ensure!((1..=LIMIT).contains(&most), "{most} nodes were out at once");
     Ok(())
 }

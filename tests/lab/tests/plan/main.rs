@@ -40,8 +40,7 @@ fn lab_for(scenario: &Scenario) -> Result<Lab> {
 fn install_plans(lab: &Lab) -> Result<()> {
     lab.kubectl(&["create", "namespace", NAMESPACE])?;
     let crds = drover_api::crds::of(drover_api::crds::Controller::Plan);
-    lab.kubectl_apply(&json!({ "apiVersion": "v1", "kind": "List", "items": crds }).to_string())?;
-    lab.kubectl(&["wait", "--for=condition=Established", "crd", "plans.upgrade.cattle.io", "--timeout=60s"])?;
+    lab.define(&json!({ "apiVersion": "v1", "kind": "List", "items": crds }).to_string())?;
     Ok(())
 }
 
