@@ -16,7 +16,8 @@ use super::{
     scale::Paths,
     schema::Schema,
     status::{Answer, FieldError},
-    store::{Cause, Store, Stored, key_parts},
+    store::{Cause, Store, key_parts},
+    stored::Stored,
     table::Column,
     verbs::{
         Target,

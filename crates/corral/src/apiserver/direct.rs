@@ -12,7 +12,8 @@ use super::{
     ApiServer,
     object::{Meta as _, Object},
     status::{Answer, bad_request, internal, no_such_resource},
-    store::{Cause, Store, Stored, Verb, key},
+    store::{Cause, Store, Verb, key},
+    stored::Stored,
     verbs::{
         Target,
         delete::{DeleteOptions, Preconditions, Propagation},

@@ -9,7 +9,8 @@ use super::{
     resources::ResourceId,
     selectors::Selectors,
     status::{Answer, cause, forbidden, not_found, too_many_requests, unexplained},
-    store::{Cause, Store, Stored},
+    store::{Cause, Store},
+    stored::Stored,
     verbs::{
         Target,
         delete::{DeleteOptions, Preconditions, check_preconditions, delete},

@@ -9,7 +9,7 @@ use std::{
     task::Waker,
 };
 
-use super::{status::Answer, status::too_old, store::Stored};
+use super::{status::Answer, status::too_old, stored::Stored};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum EventKind {

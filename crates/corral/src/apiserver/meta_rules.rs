@@ -111,7 +111,9 @@ fn validate_changed_labels(metadata: &Object, before: Option<&Object>, place: &s
     let is_new = |field: &str, key: &str, value: &Value| {
         before.is_none_or(|before| before.get(field).and_then(|marks| marks.get(key)) != Some(value))
     };
-    for (key, value) in entries(metadata, "labels").filter(|(key, value)| is_new("labels", key, value)) {
+    let unchanged = |field: &str| before.is_some_and(|before| before.get(field) == metadata.get(field));
+    let labels = (!unchanged("labels")).then(|| entries(metadata, "labels"));
+    for (key, value) in labels.into_iter().flatten().filter(|(key, value)| is_new("labels", key, value)) {
         let wrong = |text: &str, why: &String| FieldError::invalid(format!("{place}.labels"), &json!(text), why);
         errors.extend(names::qualified(key).iter().map(|why| wrong(key, why)));
         let value = value.as_str().unwrap_or_default();

@@ -60,6 +60,7 @@ mod selectors;
 mod service;
 mod status;
 mod store;
+mod stored;
 mod streams;
 mod table;
 mod tokens;

@@ -9,7 +9,8 @@ use super::{
     object::{Meta, Object, at, child, moment, take_from, text},
     resources::{Resource, ResourceId, Rules},
     status::{Answer, FieldError, cause, forbidden, not_found},
-    store::{Cause, Store, Stored},
+    store::{Cause, Store},
+    stored::Stored,
 };
 
 /// The namespaces that every cluster has.

@@ -30,6 +30,19 @@ pub(crate) fn child<'a>(object: &'a mut Object, name: &str) -> &'a mut Object {
     }
 }
 
+/// A copy without the fields that say who manages what: those are half of many objects, and made anew by most writes.
+pub(crate) fn without_managers(object: &Object) -> Object {
+    let copied = |(name, value): (&String, &Value)| match value {
+        Value::Object(metadata) if name == "metadata" => {
+            let others = metadata.iter().filter(|(name, _)| *name != "managedFields");
+            let others = others.map(|(name, value)| (name.clone(), value.clone()));
+            (name.clone(), Value::Object(others.collect()))
+        }
+        value => (name.clone(), value.clone()),
+    };
+    object.iter().map(copied).collect()
+}
+
 /// Gives a field the value that it has in another object, or none if it has none there.
 pub(crate) fn take_from(object: &mut Object, name: &str, other: &Object) {
     // Mostly it has that value already, and comparing costs less than copying.

@@ -24,7 +24,8 @@ use super::{
     selectors::Selectors,
     service::{ApiBody, json_value, page_not_found, respond},
     status::{self, Answer, bad_request, method_not_allowed, no_such_resource, not_found, unsupported_media_type},
-    store::{Cause, Store, Stored, Verb},
+    store::{Cause, Store, Verb},
+    stored::Stored,
     tokens,
     verbs::{
         Target,

@@ -188,9 +188,9 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, wanted: &Wanted) -> Answer
     let Some(current) = store.get(&target.resource.id, &target.key()).cloned() else {
         return Err(not_found(&target.resource.id, &target.name));
     };
-    let old = current.object()?;
+    let old = current.shared()?;
     update::check_uid(write, &old, &wanted.uid)?;
-    let mut new = old.clone();
+    let mut new = Object::clone(&old);
     let had = {
         let (name, above) = wanted.path.split_last().ok_or_else(no_such_resource)?;
         let parent = above.iter().fold(&mut new, |parent, name| child(parent, name));

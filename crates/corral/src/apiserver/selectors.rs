@@ -8,7 +8,8 @@ use super::{
     packed::Packed,
     resources::Resource,
     status::{Answer, bad_request},
-    store::{Stored, key_parts},
+    store::key_parts,
+    stored::Stored,
 };
 
 #[derive(Clone, Debug, PartialEq)]

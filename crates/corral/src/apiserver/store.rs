@@ -1,7 +1,4 @@
-//! All objects, as bytes, and the one place where they change.
-//!
-//! An object is kept as its canonical JSON, wrapped in the watch event that announced it: the event is serialised
-//! once, whoever watches, and storing the object costs nothing more.
+//! All objects, and the one place where they change.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -11,19 +8,17 @@ use std::{
 
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{
     builtin, crds,
-    forms::{self, Form},
     identity::Identities,
     log::{Event, EventKind, EventLog},
-    object::{Meta, Object},
-    packed::Packed,
+    object::Object,
     pod_log::PodLogs,
     resources::{Resource, ResourceId},
-    status::{Answer, internal, no_such_resource},
+    status::{Answer, no_such_resource},
+    stored::Stored,
 };
 
 /// What a commit was asked for by.
@@ -73,141 +68,14 @@ pub(crate) struct Cause<'a> {
 /// How long an Event is kept after it was last written, as in the original.
 const EVENTS_LAST: SignedDuration = SignedDuration::from_hours(1);
 
+/// How many objects are kept decoded: some ten kilobytes each.
+const AT_HAND: usize = 512;
+
 /// A version of an Event that goes when its time has come, unless it was written again.
 struct Expiring {
     at: Timestamp,
     key: Box<str>,
     revision: u64,
-}
-
-/// One version of an object.
-pub(crate) struct Stored {
-    pub revision: u64,
-    pub labels: Packed,
-    pub fields: Packed,
-    /// The event, with the object inside it.
-    event: Bytes,
-    kind: EventKind,
-    /// How many bytes of the object say what it is: everything up to its first other field.
-    head: u16,
-}
-
-impl Stored {
-    /// Whether it has not been changed since it was made.
-    pub fn is_new(&self) -> bool {
-        self.kind == EventKind::Added
-    }
-
-    fn new(resource: &Resource, kind: EventKind, revision: u64, mut object: Object) -> Answer<Self> {
-        if revision > 0 {
-            object.set_meta("resourceVersion", revision.to_string());
-        }
-        let labels = Packed::from_object(object.meta("labels").and_then(Value::as_object));
-        let fields = resource.rules.fields(&object);
-        let mut event = Vec::with_capacity(4096);
-        event.extend_from_slice(kind.opening());
-        let head = write_canonical(&object, &mut event).map_err(|error| internal(&error.to_string()))?;
-        event.extend_from_slice(CLOSING);
-        // What is kept has to be exact: the buffer was larger.
-        let event = Bytes::from(event.into_boxed_slice());
-        Ok(Stored { revision, labels, fields, event, kind, head })
-    }
-
-    /// A version that is shown to one caller and not kept.
-    pub fn unsaved(resource: &Resource, object: Object) -> Answer<Self> {
-        let revision = object.resource_version().parse().unwrap_or_default();
-        Stored::new(resource, EventKind::Modified, revision, object)
-    }
-
-    pub fn json(&self) -> Bytes {
-        self.event.slice(self.kind.opening().len()..self.event.len() - CLOSING.len())
-    }
-
-    /// The object as another version of its API shows it. But for a few kinds, versions differ in their name alone.
-    pub fn json_as(&self, api_version: &str, kind: &str) -> Bytes {
-        if let Some(form) = forms::of(api_version, kind)
-            && let Ok(mut object) = self.object()
-        {
-            (form.show)(&mut object);
-            return Bytes::from(Value::Object(object).to_string());
-        }
-        let mut shown = Vec::with_capacity(self.event.len());
-        shown.extend_from_slice(head(api_version, kind).as_bytes());
-        shown.extend_from_slice(&self.json()[usize::from(self.head)..]);
-        Bytes::from(shown)
-    }
-
-    /// The fields without those that say what the object is, as lists of one kind hold them, in a form of their own if
-    /// there is one.
-    pub fn json_untyped(&self, form: Option<&Form>, list: &mut Vec<u8>) {
-        if let Some(form) = form
-            && let Ok(mut object) = self.object()
-        {
-            (form.show)(&mut object);
-            object.retain(|name, _| name != "apiVersion" && name != "kind");
-            list.extend_from_slice(Value::Object(object).to_string().as_bytes());
-            return;
-        }
-        list.push(b'{');
-        list.extend_from_slice(&self.json()[usize::from(self.head)..]);
-    }
-
-    pub fn object(&self) -> Answer<Object> {
-        serde_json::from_slice(&self.json()).map_err(|error| internal(&error.to_string()))
-    }
-
-    /// The line of a watch that announces this version, in pieces so that nothing is copied.
-    pub fn announce(&self, kind: EventKind, line: &mut impl Extend<Bytes>) {
-        if kind == self.kind {
-            line.extend([self.event.clone()]);
-        } else {
-            line.extend([Bytes::from_static(kind.opening()), self.json(), Bytes::from_static(CLOSING)]);
-        }
-    }
-}
-
-/// Writes an object in the one form in which it is kept: what it is first, then all other fields sorted. Returns the
-/// length of the first part.
-fn write_canonical(object: &Object, buffer: &mut Vec<u8>) -> serde_json::Result<u16> {
-    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
-    let head = head(text("apiVersion"), text("kind"));
-    buffer.extend_from_slice(head.as_bytes());
-    let others = object.iter().filter(|(name, _)| *name != "apiVersion" && *name != "kind");
-    for (place, (name, value)) in others.enumerate() {
-        if place > 0 {
-            buffer.push(b',');
-        }
-        serde_json::to_writer(&mut *buffer, name)?;
-        buffer.push(b':');
-        serde_json::to_writer(&mut *buffer, value)?;
-    }
-    buffer.push(b'}');
-    // Groups and kinds are names of at most 253 letters.
-    Ok(u16::try_from(head.len()).unwrap_or(u16::MAX))
-}
-
-fn head(api_version: &str, kind: &str) -> String {
-    format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{kind}\",")
-}
-
-const CLOSING: &[u8] = b"}\n";
-
-impl EventKind {
-    pub fn name(self) -> &'static str {
-        match self {
-            EventKind::Added => "ADDED",
-            EventKind::Modified => "MODIFIED",
-            EventKind::Deleted => "DELETED",
-        }
-    }
-
-    pub fn opening(self) -> &'static [u8] {
-        match self {
-            EventKind::Added => b"{\"type\":\"ADDED\",\"object\":",
-            EventKind::Modified => b"{\"type\":\"MODIFIED\",\"object\":",
-            EventKind::Deleted => b"{\"type\":\"DELETED\",\"object\":",
-        }
-    }
 }
 
 /// All objects of one resource, and what happened to them lately.
@@ -247,6 +115,8 @@ pub(crate) struct Store {
     wake: Vec<Waker>,
     /// Events by the time of their last write, the oldest first.
     expiring: VecDeque<Expiring>,
+    /// What was written last, the oldest first.
+    at_hand: VecDeque<Arc<Stored>>,
 }
 
 impl Store {
@@ -264,6 +134,7 @@ impl Store {
             rehearsing: false,
             wake: vec![],
             expiring: VecDeque::new(),
+            at_hand: VecDeque::new(),
         }
     }
 
@@ -327,6 +198,7 @@ impl Store {
         }
         let stored = Arc::new(Stored::new(&collection.resource, kind, revision, object)?);
         collection.objects.insert(key.into(), stored.clone());
+        self.keep_at_hand(stored.clone(), before.as_deref());
         self.commit(cause, id, key, Event { kind, key: key.into(), after: stored.clone(), before })?;
         Ok(stored)
     }
@@ -347,6 +219,7 @@ impl Store {
         let kind = if before.is_some() { EventKind::Modified } else { EventKind::Added };
         let stored = Arc::new(Stored::new(&collection.resource, kind, revision, object)?);
         collection.objects.insert(key.into(), stored.clone());
+        stored.put_away();
         self.commit(cause, id, key, Event { kind, key: key.into(), after: stored, before })?;
         self.revision = current.max(revision);
         Ok(())
@@ -361,6 +234,7 @@ impl Store {
         }
         let before = collection.objects.remove(key);
         let stored = Arc::new(Stored::new(&collection.resource, EventKind::Deleted, revision, last)?);
+        self.keep_at_hand(stored.clone(), before.as_deref());
         self.commit(
             cause,
             id,
@@ -368,6 +242,17 @@ impl Store {
             Event { kind: EventKind::Deleted, key: key.into(), after: stored.clone(), before },
         )?;
         Ok(stored)
+    }
+
+    /// Keeps the objects that were written last decoded, each in its newest version.
+    fn keep_at_hand(&mut self, stored: Arc<Stored>, before: Option<&Stored>) {
+        before.inspect(|before| before.put_away());
+        self.at_hand.push_back(stored);
+        if self.at_hand.len() > AT_HAND
+            && let Some(oldest) = self.at_hand.pop_front()
+        {
+            oldest.put_away();
+        }
     }
 
     /// Tries writes: they go through all checks and answer with what would be stored, and the store stays as it is.

@@ -18,7 +18,8 @@ use super::{
     resources::ResourceId,
     selectors::Selectors,
     status::{Answer, FieldError, invalid, to_json, unexplained},
-    store::{Locked, Store, Stored, key_parts},
+    store::{Locked, Store, key_parts},
+    stored::Stored,
     verbs::{
         Target,
         read::{bounds, read_version},

@@ -27,7 +27,8 @@ use super::{
     options::WriteOptions,
     scale,
     status::Answer,
-    store::{Cause, Store, Stored},
+    store::{Cause, Store},
+    stored::Stored,
     verbs::{
         Target, apply, create,
         delete::{self, DeleteOptions},
@@ -56,7 +57,7 @@ impl<'a> Write<'a> {
     }
 
     /// Notes who manages the fields of `new`, which replaces `old`: what is stored, or an object without content.
-    pub fn track(&self, old: &mut Object, new: &mut Object) {
+    pub fn track(&self, old: &Object, new: &mut Object) {
         let resource = &self.target.resource;
         let Some(kind) = resource.kind_type(&self.target.version) else {
             new.meta_mut().remove("managedFields");
@@ -71,16 +72,11 @@ impl<'a> Write<'a> {
         let version = resource.api_version(&self.target.version);
         let time = moment_text(self.cause.at);
         let writer = self.writer(&version, &time);
-        // Who manages what is not itself managed, and would be the largest part of the comparison.
-        let known = old.meta_mut().remove("managedFields");
-        fields::track(kind, resource, old, known.as_ref(), new, writer);
-        if let Some(known) = known {
-            old.set_meta("managedFields", known);
-        }
+        fields::track(kind, resource, old, new, writer);
     }
 
     /// The same for an object in the form that the target shows, which becomes the one that is kept.
-    pub fn track_and_keep(&self, old: &mut Object, mut new: Object) -> Object {
+    pub fn track_and_keep(&self, old: &Object, mut new: Object) -> Object {
         let target = self.target;
         if target.resource.form(&target.version).is_none() {
             self.track(old, &mut new);
@@ -150,7 +146,7 @@ pub(crate) enum Intent {
 pub(crate) struct Draft {
     pub operation: Operation,
     /// What is stored now; none for a create.
-    pub old: Option<Object>,
+    pub old: Option<Arc<Object>>,
     /// What would be stored, or what was sent to a subresource; none for a delete.
     pub new: Option<Object>,
     pub act: Act,
@@ -274,7 +270,7 @@ fn review<'a>(write: &'a Write<'_>, draft: &'a Draft, options: &'a Value, warnin
         operation: draft.operation,
         target: write.target,
         subresource: write.cause.subresource,
-        old: draft.old.as_ref(),
+        old: draft.old.as_deref(),
         new: draft.new.as_ref(),
         options,
         user: write.cause.actor,

@@ -10,6 +10,8 @@ use super::{
     types::{Elements, Form, ListType, MapType, TypeId, Types},
 };
 
+const METADATA: &str = "f:metadata";
+
 /// The differences from one version to the next. No field is in more than one of them.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
@@ -34,7 +36,8 @@ impl Comparison {
     }
 }
 
-/// Compares two objects of a type, or says what has no place in it.
+/// Compares two objects of a type, or says what has no place in it. Who manages what is not itself managed, and not
+/// compared.
 pub(crate) fn compare(
     types: &Types,
     root: TypeId,
@@ -143,7 +146,8 @@ impl Walk<'_> {
         before: Option<&Value>,
         after: Option<&Value>,
     ) -> Result<(), String> {
-        if before == after {
+        let is_of_managers = || name == "managedFields" && matches!(self.path.as_slice(), [only] if only == METADATA);
+        if is_of_managers() || before == after {
             return Ok(());
         }
         let step = step::field(name);

@@ -139,17 +139,10 @@ pub(crate) fn reset_fields(resource: &Resource, subresource: &str) -> FieldSet {
 }
 
 /// Notes in `new` who manages its fields, after a create, an update or a patch by `writer`. `old` is what was stored, or
-/// an object without content, and carries no managed fields itself; `known` are those that it had.
-pub(crate) fn track(
-    kind: &KindType,
-    resource: &Resource,
-    old: &Object,
-    known: Option<&Value>,
-    new: &mut Object,
-    writer: Writer<'_>,
-) {
+/// an object without content.
+pub(crate) fn track(kind: &KindType, resource: &Resource, old: &Object, new: &mut Object, writer: Writer<'_>) {
     let stated = new.meta_mut().remove("managedFields");
-    let mut managers = current_managers(known, stated, writer.subresource);
+    let mut managers = current_managers(old.meta("managedFields"), stated, writer.subresource);
     // What was never tracked stays so, until it is applied for the first time.
     if managers.0.is_empty() && !old.uid().is_empty() {
         return;

@@ -107,6 +107,15 @@ impl Shape {
         }
     }
 
+    /// The same for what is in one field.
+    pub fn complete_field(&self, name: &str, object: &mut Object) {
+        if let Shape::Struct(shape) = self
+            && let (Some(field), Some(value)) = (shape.fields.get(name), object.get_mut(name))
+        {
+            field.shape.complete_inside(value);
+        }
+    }
+
     /// An object without content, but for its metadata.
     pub fn empty(&self) -> Object {
         match self {

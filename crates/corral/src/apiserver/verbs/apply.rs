@@ -11,7 +11,7 @@ use super::{
 use crate::apiserver::{
     fields::{Conflict, Refusal, apply, empty_object},
     namespaces,
-    object::{Meta, Object, moment_text, text},
+    object::{Meta, Object, moment_text, text, without_managers},
     status::{Answer, apply_conflict, bad_request, cause, conflict, not_found, unexplained},
     store::Store,
     write::{Draft, Write},
@@ -26,12 +26,11 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, config: &Objec
         }
         return draft_new(store, write, config);
     };
-    let old = current.object()?;
-    let mut live = old.clone();
-    let known = live.meta_mut().remove("managedFields");
+    let old = current.shared()?;
+    let mut live = without_managers(&old);
     live.insert("apiVersion".into(), json!(target.resource.api_version(&target.version)));
     target.show(&mut live);
-    let mut new = applied(write, &live, known.as_ref(), config)?;
+    let mut new = applied(write, &live, old.meta("managedFields"), config)?;
     target.check_identity(&mut new)?;
     check_name(target, &new)?;
     target.complete(&mut new);

@@ -29,8 +29,8 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, mut object: Object) -> Ans
     let meta = object.meta_mut();
     meta.remove("deletionTimestamp");
     meta.remove("deletionGracePeriodSeconds");
-    let empty = &mut empty_object(&target.resource, &target.version);
-    Ok(drafted(write.track_and_keep(empty, object)))
+    let empty = empty_object(&target.resource, &target.version);
+    Ok(drafted(write.track_and_keep(&empty, object)))
 }
 
 /// A new object on its way, its fields tracked.

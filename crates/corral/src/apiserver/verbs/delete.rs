@@ -109,7 +109,7 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, options: DeleteOptions) ->
     if target.resource.id == namespaces::id() {
         namespaces::check_mortal(&target.name)?;
     }
-    let old = current.object()?;
+    let old = current.shared()?;
     check_preconditions(target, &old, options.preconditions.as_ref())?;
     let act = Act::Delete(options);
     Ok(Draft {

@@ -170,16 +170,29 @@ impl Target {
 
     /// Drops what nobody keeps any more, and fills in defaults.
     fn complete(&self, object: &mut Object) {
-        let meta = object.meta_mut();
-        meta.remove("selfLink");
-        for empty in ["labels", "annotations", "finalizers", "ownerReferences"] {
-            if meta.get(empty).is_some_and(is_empty) {
-                meta.remove(empty);
-            }
-        }
+        drop_empty_metadata(object);
         self.resource.rules.fill_defaults(&self.version, object);
         if let Some(shape) = self.resource.shape_in(&self.version) {
             shape.complete(object);
+        }
+    }
+
+    /// The same for an object of which nothing but the metadata has changed.
+    fn complete_metadata(&self, object: &mut Object) {
+        drop_empty_metadata(object);
+        self.resource.rules.fill_defaults(&self.version, object);
+        if let Some(shape) = self.resource.shape_in(&self.version) {
+            shape.complete_field("metadata", object);
+        }
+    }
+}
+
+fn drop_empty_metadata(object: &mut Object) {
+    let meta = object.meta_mut();
+    meta.remove("selfLink");
+    for empty in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        if meta.get(empty).is_some_and(is_empty) {
+            meta.remove(empty);
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::apiserver::{
     gotext::printed,
-    object::Object,
+    object::{Meta, Object, without_managers},
     status::{Answer, FieldError, invalid, not_found, patch_rejected},
     store::Store,
     write::{Draft, Write},
@@ -29,40 +29,70 @@ pub(crate) enum Patch {
     Strategic(Object),
 }
 
+impl Patch {
+    /// Whether it may say something of who manages what.
+    fn may_touch_managers(&self) -> bool {
+        let directs = |fields: &Object| fields.keys().any(|name| name.starts_with('$'));
+        let says = |changes: &Object| {
+            directs(changes)
+                || changes.get("metadata").is_some_and(|metadata| match metadata {
+                    Value::Object(metadata) => metadata.contains_key("managedFields") || directs(metadata),
+                    _ => true,
+                })
+        };
+        match self {
+            Patch::Json { .. } => true,
+            Patch::Merge(changes) => changes.as_object().is_none_or(says),
+            Patch::Strategic(changes) => says(changes),
+        }
+    }
+}
+
 pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, patch: &Patch) -> Answer<Draft> {
     let target = write.target;
     let id = &target.resource.id;
     let Some(current) = store.get(id, &target.key()).cloned() else {
         return Err(not_found(id, &target.name));
     };
-    let old = current.object()?;
-    let mut new = old.clone();
+    let old = current.shared()?;
+    let mut new = if patch.may_touch_managers() { Object::clone(&old) } else { without_managers(&old) };
     new.insert("apiVersion".into(), json!(target.resource.api_version(&target.version)));
     target.show(&mut new);
     let mut new = apply(target, patch, new)?;
     // Decoded here first, since what a patch makes undecodable is the patch's fault.
-    if let Err(why) = decode(write, patch, &mut new) {
+    let named = named_fields(target, patch);
+    if let Err(why) = decode(write, patch, named, &mut new) {
+        if !patch.may_touch_managers() {
+            new.keep_meta("managedFields", &old);
+        }
         return Err(undecodable(patch, new, &why));
     }
     check_name(target, &new)?;
+    match named.is_some_and(|named| named.keys().all(|name| name == "metadata")) {
+        true => target.complete_metadata(&mut new),
+        false => target.complete(&mut new),
+    }
     replace(write, part, current, old, new)
 }
 
 /// Of a built-in kind as it is stored, only the fields that a merge patch names can have come to be anything else, unless it
 /// says that the object is another one.
-fn decode(write: &Write<'_>, patch: &Patch, new: &mut Object) -> Result<(), String> {
-    let resource = &write.target.resource;
-    let is_kept_so = resource.shape.is_some() && resource.form(&write.target.version).is_none();
+fn named_fields<'a>(target: &Target, patch: &'a Patch) -> Option<&'a Object> {
+    let resource = &target.resource;
+    let is_kept_so = resource.shape.is_some() && resource.form(&target.version).is_none();
     let says_what_it_is = |changes: &Object| changes.contains_key("apiVersion") || changes.contains_key("kind");
     match patch {
-        Patch::Merge(Value::Object(changes)) if is_kept_so && !says_what_it_is(changes) => {
-            let mut changed: Object = changes.keys().filter_map(|name| new.remove_entry(name)).collect();
-            let decoded = decode_whole(write, patch, &mut changed);
-            new.append(&mut changed);
-            decoded
-        }
-        _ => decode_whole(write, patch, new),
+        Patch::Merge(Value::Object(changes)) if is_kept_so && !says_what_it_is(changes) => Some(changes),
+        _ => None,
     }
+}
+
+fn decode(write: &Write<'_>, patch: &Patch, named: Option<&Object>, new: &mut Object) -> Result<(), String> {
+    let Some(named) = named else { return decode_whole(write, patch, new) };
+    let mut changed: Object = named.keys().filter_map(|name| new.remove_entry(name)).collect();
+    let decoded = decode_whole(write, patch, &mut changed);
+    new.append(&mut changed);
+    decoded
 }
 
 fn decode_whole(write: &Write<'_>, patch: &Patch, new: &mut Object) -> Result<(), String> {

@@ -20,7 +20,8 @@ use crate::apiserver::{
     body,
     selectors::Selectors,
     status::{Answer, FieldError, bad_request, expired, invalid, not_found, too_large_version, unexplained},
-    store::{Collection, Store, Stored},
+    store::{Collection, Store},
+    stored::Stored,
 };
 
 /// Which objects a list is about.

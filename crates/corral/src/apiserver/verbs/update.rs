@@ -12,7 +12,8 @@ use crate::apiserver::{
     object::{Meta, Object, take_from},
     resources::{Generation, Resource},
     status::{Answer, FieldError, bad_request, conflict, invalid, not_found, stale, unexplained},
-    store::{Store, Stored},
+    store::Store,
+    stored::Stored,
     write::{Act, Draft, Outcome, Write},
 };
 
@@ -40,12 +41,13 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, mut new: Objec
         }
         return Err(not_found(id, &target.name));
     };
-    let old = current.object()?;
+    let old = current.shared()?;
     check_uid(write, &old, new.uid())?;
     if new.resource_version().is_empty() && !target.resource.unconditional_update {
         let error = FieldError::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
         return Err(invalid(&id.group, &id.plural, &target.name, &[error]));
     }
+    target.complete(&mut new);
     replace(write, part, current, old, new)
 }
 
@@ -55,17 +57,19 @@ pub(super) fn replace(
     write: &Write<'_>,
     part: Part,
     current: Arc<Stored>,
-    mut old: Object,
+    old: Arc<Object>,
     mut new: Object,
 ) -> Answer<Draft> {
     let target = write.target;
     target.check_identity(&mut new)?;
-    target.complete(&mut new);
-    // In another form and back, an object may come out in another order.
-    let kept = target.resource.form(&target.version).map(|_| old.clone());
-    target.show(&mut old);
-    let mut new = write.track_and_keep(&mut old, new);
-    old = kept.unwrap_or(old);
+    let mut new = match target.resource.form(&target.version) {
+        None => write.track_and_keep(&old, new),
+        Some(form) => {
+            let mut shown = Object::clone(&old);
+            (form.show)(&mut shown);
+            write.track_and_keep(&shown, new)
+        }
+    };
     prepare_part(target, part, &mut new, &old);
     drafted(write, part, current, old, new)
 }
@@ -78,7 +82,13 @@ fn prepare_part(target: &Target, part: Part, new: &mut Object, old: &Object) {
 }
 
 /// A changed object on its way, its fields tracked.
-pub(crate) fn drafted(write: &Write<'_>, part: Part, current: Arc<Stored>, old: Object, new: Object) -> Answer<Draft> {
+pub(crate) fn drafted(
+    write: &Write<'_>,
+    part: Part,
+    current: Arc<Stored>,
+    old: Arc<Object>,
+    new: Object,
+) -> Answer<Draft> {
     let target = write.target;
     let version = new.resource_version();
     if !version.is_empty() && version.parse::<u64>().is_err() {

@@ -1,0 +1,179 @@
+//! One version of an object: as bytes, and for a while as it is worked on.
+//!
+//! An object is kept as its canonical JSON, wrapped in the watch event that announced it: the event is serialised
+//! once, whoever watches, and storing the object costs nothing more.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{
+    forms::{self, Form},
+    log::EventKind,
+    object::{Meta, Object},
+    packed::Packed,
+    resources::Resource,
+    status::{Answer, internal},
+};
+
+/// One version of an object.
+pub(crate) struct Stored {
+    pub revision: u64,
+    pub labels: Packed,
+    pub fields: Packed,
+    /// The event, with the object inside it.
+    event: Bytes,
+    kind: EventKind,
+    /// How many bytes of the object say what it is: everything up to its first other field.
+    head: u16,
+    /// Decoded, while it is among those that were written last: most writes are to one of them, and decoding it would cost
+    /// more than the rest of the write.
+    at_hand: Mutex<Option<Arc<Object>>>,
+}
+
+impl Stored {
+    /// Whether it has not been changed since it was made.
+    pub fn is_new(&self) -> bool {
+        self.kind == EventKind::Added
+    }
+
+    pub fn new(resource: &Resource, kind: EventKind, revision: u64, mut object: Object) -> Answer<Self> {
+        if revision > 0 {
+            object.set_meta("resourceVersion", revision.to_string());
+        }
+        let labels = Packed::from_object(object.meta("labels").and_then(Value::as_object));
+        let fields = resource.rules.fields(&object);
+        let mut event = Vec::with_capacity(4096);
+        event.extend_from_slice(kind.opening());
+        let head = write_canonical(&object, &mut event).map_err(|error| internal(&error.to_string()))?;
+        event.extend_from_slice(CLOSING);
+        // What is kept has to be exact: the buffer was larger.
+        let event = Bytes::from(event.into_boxed_slice());
+        let at_hand = Mutex::new(Some(Arc::new(object)));
+        Ok(Stored { revision, labels, fields, event, kind, head, at_hand })
+    }
+
+    /// A version that is shown to one caller and not kept.
+    pub fn unsaved(resource: &Resource, object: Object) -> Answer<Self> {
+        let revision = object.resource_version().parse().unwrap_or_default();
+        let stored = Stored::new(resource, EventKind::Modified, revision, object)?;
+        stored.put_away();
+        Ok(stored)
+    }
+
+    pub fn json(&self) -> Bytes {
+        self.event.slice(self.kind.opening().len()..self.event.len() - CLOSING.len())
+    }
+
+    /// The object as another version of its API shows it. But for a few kinds, versions differ in their name alone.
+    pub fn json_as(&self, api_version: &str, kind: &str) -> Bytes {
+        if let Some(form) = forms::of(api_version, kind)
+            && let Ok(mut object) = self.object()
+        {
+            (form.show)(&mut object);
+            return Bytes::from(Value::Object(object).to_string());
+        }
+        let mut shown = Vec::with_capacity(self.event.len());
+        shown.extend_from_slice(head(api_version, kind).as_bytes());
+        shown.extend_from_slice(&self.json()[usize::from(self.head)..]);
+        Bytes::from(shown)
+    }
+
+    /// The fields without those that say what the object is, as lists of one kind hold them, in a form of their own if
+    /// there is one.
+    pub fn json_untyped(&self, form: Option<&Form>, list: &mut Vec<u8>) {
+        if let Some(form) = form
+            && let Ok(mut object) = self.object()
+        {
+            (form.show)(&mut object);
+            object.retain(|name, _| name != "apiVersion" && name != "kind");
+            list.extend_from_slice(Value::Object(object).to_string().as_bytes());
+            return;
+        }
+        list.push(b'{');
+        list.extend_from_slice(&self.json()[usize::from(self.head)..]);
+    }
+
+    /// The object, to be read by many.
+    pub fn shared(&self) -> Answer<Arc<Object>> {
+        match &*self.at_hand() {
+            Some(object) => Ok(object.clone()),
+            None => self.decode().map(Arc::new),
+        }
+    }
+
+    /// The object, to be changed.
+    pub fn object(&self) -> Answer<Object> {
+        match &*self.at_hand() {
+            Some(object) => Ok(Object::clone(object)),
+            None => self.decode(),
+        }
+    }
+
+    /// Keeps the bytes alone.
+    pub fn put_away(&self) {
+        self.at_hand().take();
+    }
+
+    fn at_hand(&self) -> MutexGuard<'_, Option<Arc<Object>>> {
+        self.at_hand.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn decode(&self) -> Answer<Object> {
+        serde_json::from_slice(&self.json()).map_err(|error| internal(&error.to_string()))
+    }
+
+    /// The line of a watch that announces this version, in pieces so that nothing is copied.
+    pub fn announce(&self, kind: EventKind, line: &mut impl Extend<Bytes>) {
+        if kind == self.kind {
+            line.extend([self.event.clone()]);
+        } else {
+            line.extend([Bytes::from_static(kind.opening()), self.json(), Bytes::from_static(CLOSING)]);
+        }
+    }
+}
+
+/// Writes an object in the one form in which it is kept: what it is first, then all other fields sorted. Returns the
+/// length of the first part.
+fn write_canonical(object: &Object, buffer: &mut Vec<u8>) -> serde_json::Result<u16> {
+    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    let head = head(text("apiVersion"), text("kind"));
+    buffer.extend_from_slice(head.as_bytes());
+    let others = object.iter().filter(|(name, _)| *name != "apiVersion" && *name != "kind");
+    for (place, (name, value)) in others.enumerate() {
+        if place > 0 {
+            buffer.push(b',');
+        }
+        serde_json::to_writer(&mut *buffer, name)?;
+        buffer.push(b':');
+        serde_json::to_writer(&mut *buffer, value)?;
+    }
+    buffer.push(b'}');
+    // Groups and kinds are names of at most 253 letters.
+    Ok(u16::try_from(head.len()).unwrap_or(u16::MAX))
+}
+
+fn head(api_version: &str, kind: &str) -> String {
+    format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{kind}\",")
+}
+
+const CLOSING: &[u8] = b"}\n";
+
+impl EventKind {
+    pub fn name(self) -> &'static str {
+        match self {
+            EventKind::Added => "ADDED",
+            EventKind::Modified => "MODIFIED",
+            EventKind::Deleted => "DELETED",
+        }
+    }
+
+    pub fn opening(self) -> &'static [u8] {
+        match self {
+            EventKind::Added => b"{\"type\":\"ADDED\",\"object\":",
+            EventKind::Modified => b"{\"type\":\"MODIFIED\",\"object\":",
+            EventKind::Deleted => b"{\"type\":\"DELETED\",\"object\":",
+        }
+    }
+}
