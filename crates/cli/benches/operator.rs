@@ -17,6 +17,10 @@ use serde_json::json;
 
 const NODES: usize = 1000;
 
+/// As in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> Result<()> {
     println!("operator with {NODES} nodes");
     decisions()?;

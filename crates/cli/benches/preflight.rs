@@ -23,6 +23,10 @@ const PODS: usize = 30_000;
 /// So many more find no node, where everything is explained.
 const PENDING: usize = 100;
 
+/// As in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> Result<()> {
     println!("preflight of {NODES} nodes, {VMS} VMs, {PODS} pods");
     let dir = tempfile::tempdir()?;

@@ -16,6 +16,9 @@ use std::process::ExitCode;
 use args::Cli;
 use output::{Ended, is_broken_pipe, one_sentence};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     match commands::run(Cli::read()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -23,6 +23,10 @@ use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 use tokio::runtime::{Builder, Runtime};
 
+/// As in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // Loading is measured in a process of its own: what others have used and freed would hide what it takes.
     if std::env::args().any(|argument| argument == LOAD) {

@@ -20,6 +20,10 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 
+/// As in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let sizes = [
         Size { nodes: 100, pods_a_node: 0, at_once: 10, seconds: 2.0 },

@@ -11,6 +11,10 @@ use drover_sim::{Campaign, Scenario, Terms, run};
 /// What the process may have had of memory in the end, in megabytes.
 const MEMORY: usize = 1024;
 
+/// As in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> std::io::Result<ExitCode> {
     let mut reached = true;
     reached &= measure("3 nodes, a crash at every write", Duration::from_secs(20), || {
