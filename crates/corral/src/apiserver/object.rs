@@ -43,6 +43,18 @@ pub(crate) fn without_managers(object: &Object) -> Object {
     object.iter().map(copied).collect()
 }
 
+/// Does something to an object of some of the fields of another.
+pub(crate) fn with_some_fields<'a, T>(
+    object: &mut Object,
+    names: impl Iterator<Item = &'a String>,
+    act: impl FnOnce(&mut Object) -> T,
+) -> T {
+    let mut some: Object = names.filter_map(|name| object.remove_entry(name)).collect();
+    let outcome = act(&mut some);
+    object.append(&mut some);
+    outcome
+}
+
 /// Gives a field the value that it has in another object, or none if it has none there.
 pub(crate) fn take_from(object: &mut Object, name: &str, other: &Object) {
     // Mostly it has that value already, and comparing costs less than copying.

@@ -25,7 +25,7 @@ impl Packed {
         let mut text = String::new();
         for value in values {
             // A NUL cannot stand in a valid label; dropping it keeps the rest in place whatever comes in.
-            text.extend(value.chars().filter(|letter| *letter != '\0'));
+            value.split('\0').for_each(|part| text.push_str(part));
             text.push('\0');
         }
         Packed(text.into_boxed_str())

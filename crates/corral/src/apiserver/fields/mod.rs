@@ -173,7 +173,7 @@ pub(crate) fn differ_in_times_only(new: &Object, old: &Object) -> bool {
         let meta = object.get("metadata").and_then(Value::as_object).into_iter().flatten();
         meta.filter(|(name, _)| *name != "managedFields")
     });
-    after.eq(before) && after_meta.eq(before_meta) && {
+    after_meta.eq(before_meta) && after.eq(before) && {
         let entries = |object| Meta::meta(object, "managedFields").and_then(Value::as_array).map(Vec::as_slice);
         let (after, before) = (entries(new).unwrap_or_default(), entries(old).unwrap_or_default());
         after.len() == before.len() && after.iter().zip(before).all(|(one, other)| same_but_for_time(one, other))

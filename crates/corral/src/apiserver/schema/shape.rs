@@ -107,12 +107,14 @@ impl Shape {
         }
     }
 
-    /// The same for what is in one field.
-    pub fn complete_field(&self, name: &str, object: &mut Object) {
-        if let Shape::Struct(shape) = self
-            && let (Some(field), Some(value)) = (shape.fields.get(name), object.get_mut(name))
-        {
-            field.shape.complete_inside(value);
+    /// The same for an object of which only some fields can lack anything.
+    pub fn complete_fields<'a>(&self, names: impl Iterator<Item = &'a String>, object: &mut Object) {
+        let Shape::Struct(shape) = self else { return };
+        shape.add_missing(object);
+        for name in names {
+            if let (Some(field), Some(value)) = (shape.fields.get(name), object.get_mut(name)) {
+                field.shape.complete_inside(value);
+            }
         }
     }
 
@@ -213,12 +215,16 @@ impl Struct {
         Ok(())
     }
 
-    fn complete(&self, object: &mut Object) {
+    fn add_missing(&self, object: &mut Object) {
         for (name, empty) in &self.always {
             if !object.contains_key(name) {
                 object.insert(name.clone(), empty.clone());
             }
         }
+    }
+
+    fn complete(&self, object: &mut Object) {
+        self.add_missing(object);
         for (name, value) in object.iter_mut() {
             if let Some(field) = self.fields.get(name)
                 && (value.is_object() || value.is_array())

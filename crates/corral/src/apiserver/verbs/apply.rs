@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    create,
+    Target, create,
     update::{self, Part, check_name},
 };
 use crate::apiserver::{
     fields::{Conflict, Refusal, apply, empty_object},
     namespaces,
-    object::{Meta, Object, moment_text, text, without_managers},
+    object::{Meta, Object, moment_text, text, with_some_fields, without_managers},
     status::{Answer, apply_conflict, bad_request, cause, conflict, not_found, unexplained},
     store::Store,
     write::{Draft, Write},
@@ -31,9 +31,14 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, config: &Objec
     live.insert("apiVersion".into(), json!(target.resource.api_version(&target.version)));
     target.show(&mut live);
     let mut new = applied(write, &live, old.meta("managedFields"), config)?;
+    let changed = changed(target, &live, &new);
+    conform(write, config, changed.as_deref(), &mut new)?;
     target.check_identity(&mut new)?;
     check_name(target, &new)?;
-    target.complete(&mut new);
+    match &changed {
+        Some(changed) => target.complete_fields(changed.iter(), &mut new),
+        None => target.complete(&mut new),
+    }
     target.keep(&mut new);
     update::drafted(write, part, current, old, new)
 }
@@ -41,6 +46,7 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, config: &Objec
 fn draft_new(store: &Store, write: &Write<'_>, config: &Object) -> Answer<Draft> {
     let target = write.target;
     let mut new = applied(write, &empty_object(&target.resource, &target.version), None, config)?;
+    conform(write, config, None, &mut new)?;
     target.check_identity(&mut new)?;
     check_name(target, &new)?;
     if target.resource.namespaced {
@@ -58,7 +64,13 @@ fn draft_new(store: &Store, write: &Write<'_>, config: &Object) -> Answer<Draft>
     Ok(create::drafted(new))
 }
 
-/// The live object with everything applied, as its kind looks, and with its managers.
+/// The fields that differ from those of the live object: of a built-in kind, only they can have come to be anything else.
+fn changed(target: &Target, live: &Object, new: &Object) -> Option<Vec<String>> {
+    let differs = |(name, value): &(&String, &Value)| live.get(*name) != Some(value);
+    target.is_kept_so().then(|| new.iter().filter(differs).map(|(name, _)| name.clone()).collect())
+}
+
+/// The live object with everything applied, and with its managers.
 fn applied(write: &Write<'_>, live: &Object, known: Option<&Value>, config: &Object) -> Answer<Object> {
     let target = write.target;
     let resource = &target.resource;
@@ -76,15 +88,26 @@ fn applied(write: &Write<'_>, live: &Object, known: Option<&Value>, config: &Obj
     let time = moment_text(write.cause.at);
     let writer = write.writer(&version, &time);
     let force = write.options.force.unwrap_or_default();
-    let mut new = apply(kind, resource, live, known, config, writer, force).map_err(|refusal| match refusal {
+    apply(kind, resource, live, known, config, writer, force).map_err(|refusal| match refusal {
         Refusal::Conflicts(conflicts) => conflict_status(&conflicts),
         Refusal::Misfit(why) => {
             let place = format!("{}/{}", config.namespace(), config.name());
             let kind = shown_kind(&version, &resource.id.kind);
             unexplained(&format!("failed to create typed patch object ({place}; {kind}): {why}"))
         }
-    })?;
-    resource.conform_applied(&target.version, &mut new).map_err(|why| {
+    })
+}
+
+/// Makes what was applied look as its kind does.
+fn conform(write: &Write<'_>, config: &Object, changed: Option<&[String]>, new: &mut Object) -> Answer<()> {
+    let Write { target, .. } = write;
+    let (resource, version) = (&target.resource, target.resource.api_version(&target.version));
+    let whole = |object: &mut Object| resource.conform_applied(&target.version, object);
+    let conformed = match changed {
+        Some(changed) => with_some_fields(new, changed.iter(), whole),
+        None => whole(new),
+    };
+    conformed.map_err(|why| {
         let kind = shown_kind(&version, &resource.id.kind);
         // Bytes are decoded by another part of the original than everything else.
         let decoding = if why.starts_with("illegal base64") { "error decoding from json: " } else { "" };
@@ -94,8 +117,7 @@ fn applied(write: &Write<'_>, live: &Object, known: Option<&Value>, config: &Obj
             config.namespace(),
             config.name()
         ))
-    })?;
-    Ok(new)
+    })
 }
 
 /// `apps/v1, Kind=Deployment`

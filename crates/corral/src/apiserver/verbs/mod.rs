@@ -177,13 +177,18 @@ impl Target {
         }
     }
 
-    /// The same for an object of which nothing but the metadata has changed.
-    fn complete_metadata(&self, object: &mut Object) {
+    /// The same for an object of which nothing but some fields has changed since it was stored.
+    fn complete_fields<'a>(&self, names: impl Iterator<Item = &'a String>, object: &mut Object) {
         drop_empty_metadata(object);
         self.resource.rules.fill_defaults(&self.version, object);
         if let Some(shape) = self.resource.shape_in(&self.version) {
-            shape.complete_field("metadata", object);
+            shape.complete_fields(names, object);
         }
+    }
+
+    /// Whether objects look as they are stored, so that what a write leaves alone needs no look.
+    fn is_kept_so(&self) -> bool {
+        self.resource.shape.is_some() && self.resource.form(&self.version).is_none()
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::apiserver::{
     gotext::printed,
-    object::{Meta, Object, without_managers},
+    object::{Meta, Object, with_some_fields, without_managers},
     status::{Answer, FieldError, invalid, not_found, patch_rejected},
     store::Store,
     write::{Draft, Write},
@@ -68,9 +68,9 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, patch: &Patch)
         return Err(undecodable(patch, new, &why));
     }
     check_name(target, &new)?;
-    match named.is_some_and(|named| named.keys().all(|name| name == "metadata")) {
-        true => target.complete_metadata(&mut new),
-        false => target.complete(&mut new),
+    match named {
+        Some(named) => target.complete_fields(named.keys(), &mut new),
+        None => target.complete(&mut new),
     }
     replace(write, part, current, old, new)
 }
@@ -78,21 +78,18 @@ pub(crate) fn draft(store: &Store, write: &Write<'_>, part: Part, patch: &Patch)
 /// Of a built-in kind as it is stored, only the fields that a merge patch names can have come to be anything else, unless it
 /// says that the object is another one.
 fn named_fields<'a>(target: &Target, patch: &'a Patch) -> Option<&'a Object> {
-    let resource = &target.resource;
-    let is_kept_so = resource.shape.is_some() && resource.form(&target.version).is_none();
     let says_what_it_is = |changes: &Object| changes.contains_key("apiVersion") || changes.contains_key("kind");
     match patch {
-        Patch::Merge(Value::Object(changes)) if is_kept_so && !says_what_it_is(changes) => Some(changes),
+        Patch::Merge(Value::Object(changes)) if target.is_kept_so() && !says_what_it_is(changes) => Some(changes),
         _ => None,
     }
 }
 
 fn decode(write: &Write<'_>, patch: &Patch, named: Option<&Object>, new: &mut Object) -> Result<(), String> {
-    let Some(named) = named else { return decode_whole(write, patch, new) };
-    let mut changed: Object = named.keys().filter_map(|name| new.remove_entry(name)).collect();
-    let decoded = decode_whole(write, patch, &mut changed);
-    new.append(&mut changed);
-    decoded
+    match named {
+        Some(named) => with_some_fields(new, named.keys(), |changed| decode_whole(write, patch, changed)),
+        None => decode_whole(write, patch, new),
+    }
 }
 
 fn decode_whole(write: &Write<'_>, patch: &Patch, new: &mut Object) -> Result<(), String> {
