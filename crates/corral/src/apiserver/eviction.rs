@@ -78,7 +78,7 @@ fn budget_of(store: &Store, target: &Target, pod: &Stored) -> Answer<Option<Obje
     let (start, end) = bounds(&target.namespace);
     let mut found = None;
     for (_, stored) in store.of(&budgets())?.objects.range::<str, _>((start.as_bound(), end.as_bound())) {
-        let budget = stored.object()?;
+        let budget = stored.shared()?;
         // A budget without a selector covers nothing; an empty selector covers the namespace.
         let Some(selector) = at(&budget, &["spec", "selector"]) else { continue };
         if !Selectors::from_label_selector(selector).matches(&target.key(), pod) {
@@ -90,7 +90,7 @@ fn budget_of(store: &Store, target: &Target, pod: &Stored) -> Answer<Option<Obje
             return Err(unexplained(why));
         }
     }
-    Ok(found)
+    Ok(found.map(|budget| Object::clone(&budget)))
 }
 
 /// An unready pod is no loss either, if the budget says so or is met without it.
