@@ -177,3 +177,43 @@ impl EventKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use drover_clock::Clock;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+    use crate::apiserver::{ApiServer, Options, resources::ResourceId};
+
+    #[test]
+    fn what_is_at_hand_is_what_is_stored_and_not_too_much_is() {
+        let clock = Clock::virtual_from("2026-01-01T12:00:00Z".parse().unwrap());
+        let server = ApiServer::new(Options { clock, seed: 1, latency: Duration::ZERO, watch_window: 10 });
+        let (direct, maps) = (server.direct("test"), ResourceId::new("", "configmaps", "ConfigMap"));
+        for place in 0..600 {
+            let name = format!("map-{place:03}");
+            direct
+                .create::<ConfigMap>(&serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap())
+                .unwrap();
+        }
+        for name in ["map-000", "map-300", "map-599", "map-000"] {
+            let change = json!({ "metadata": { "finalizers": ["example.org/stay"] }, "data": { "name": name } });
+            direct.patch_object(&maps, "default", name, &change).unwrap();
+        }
+        direct.delete::<ConfigMap>(Some("default"), "map-300", None).unwrap();
+
+        let mut at_hand = 0;
+        server.store().with(|store| {
+            for stored in store.of(&maps).unwrap().objects.values() {
+                assert_eq!(*stored.shared().unwrap(), stored.decode().unwrap());
+                assert_eq!(stored.object().unwrap(), stored.decode().unwrap());
+                at_hand += usize::from(stored.at_hand().is_some());
+            }
+        });
+        assert!((400..=512).contains(&at_hand), "{at_hand} of 600");
+    }
+}
