@@ -186,7 +186,6 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
 
-    use super::*;
     use crate::apiserver::{ApiServer, Options, resources::ResourceId};
 
     #[test]
