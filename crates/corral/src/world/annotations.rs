@@ -78,8 +78,11 @@ pub const REBUILD_DURATION: &str = "corral.drover.dev/rebuild-duration";
 /// On a Replica: since when it is rebuilt. The world writes it.
 pub const REBUILDING_SINCE: &str = "corral.drover.dev/rebuilding-since";
 
-/// On the infrastructure of a guest's Machine: how long it takes until its virtual machine runs, such as `1m`, or `never`.
+/// On the infrastructure of a guest's Machine, or on the VirtualMachineImage that it is made of: how long it takes until its
+/// virtual machine runs, such as `1m`, or `never`.
 pub const PROVISIONING_DURATION: &str = "corral.drover.dev/provisioning-duration";
+/// On the same, or on the VirtualMachineImage that it is made of: why its virtual machine can never be made, in a sentence.
+pub const PROVISIONING_FAILS: &str = "corral.drover.dev/provisioning-fails";
 /// The same: how long it takes until it is gone. On a Machine, `never` for one that does not go.
 pub const DELETION_DURATION: &str = "corral.drover.dev/deletion-duration";
 /// On a Cluster of Cluster API: `away` while the API of the guest cluster cannot be reached.

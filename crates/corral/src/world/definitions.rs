@@ -60,8 +60,30 @@ const KINDS: &[Lines] = &[
 const GUEST_KINDS: &[Lines] = &[
     ("cluster.x-k8s.io", "v1alpha2", "Cluster", "clusters", &["cl"], NAMESPACED, STATUS),
     ("cluster.x-k8s.io", "v1alpha2", "Machine", "machines", &["ma"], NAMESPACED, STATUS),
+    ("cluster.x-k8s.io", "v1alpha2", "MachineSet", "machinesets", &["ms"], NAMESPACED, STATUS),
+    ("cluster.x-k8s.io", "v1alpha2", "MachineDeployment", "machinedeployments", &["md"], NAMESPACED, STATUS),
     ("bootstrap.cluster.x-k8s.io", "v1alpha2", "KubeadmConfig", "kubeadmconfigs", &[], NAMESPACED, STATUS),
+    (
+        "bootstrap.cluster.x-k8s.io",
+        "v1alpha2",
+        "KubeadmConfigTemplate",
+        "kubeadmconfigtemplates",
+        &[],
+        NAMESPACED,
+        PLAIN,
+    ),
     ("infrastructure.cluster.vmware.com", "v1alpha2", "WCPMachine", "wcpmachines", &[], NAMESPACED, STATUS),
+    (
+        "infrastructure.cluster.vmware.com",
+        "v1alpha2",
+        "WCPMachineTemplate",
+        "wcpmachinetemplates",
+        &[],
+        NAMESPACED,
+        PLAIN,
+    ),
+    ("vmoperator.vmware.com", "v1alpha1", "VirtualMachineImage", "virtualmachineimages", &["vmimage"], CLUSTER, STATUS),
+    ("vmoperator.vmware.com", "v1alpha1", "VirtualMachineClass", "virtualmachineclasses", &["vmclass"], CLUSTER, PLAIN),
 ];
 
 /// Those of guest clusters.

@@ -71,6 +71,8 @@ impl Guest {
             machines: self.machines,
             version: version.trim_start_matches('v').to_owned(),
             told: self.told.clone(),
+            workers: None,
+            distribution: None,
         }
     }
 }

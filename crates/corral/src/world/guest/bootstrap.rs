@@ -34,7 +34,9 @@ pub fn reconcile(config: &KubeadmConfig, certificates: &BTreeMap<&str, Secret>, 
     }
     let mut after = config.clone();
     let status = after.status.get_or_insert_default();
-    let missing = CERTIFICATES.iter().find(|end| !certificates.contains_key(*end));
+    // A worker only has to know whom it can trust.
+    let needed = if is_worker(config) { &CERTIFICATES[..1] } else { &CERTIFICATES[..] };
+    let missing = needed.iter().find(|end| !certificates.contains_key(*end));
     if let Some(missing) = missing {
         status.error_message = Some(format!("missing certificate: the Secret with the name …{missing} is not there"));
         let own = Action::change(config, &after).into_iter().collect();
@@ -42,11 +44,22 @@ pub fn reconcile(config: &KubeadmConfig, certificates: &BTreeMap<&str, Secret>, 
     }
     status.error_message = None;
     status.ready = Some(true);
-    status.bootstrap_data = Some(STANDARD.encode(cloud_init(certificates)));
+    let document = if is_worker(config) { worker_cloud_init() } else { cloud_init(certificates) };
+    status.bootstrap_data = Some(STANDARD.encode(document));
     Steps::own(Action::change(config, &after).into_iter().collect())
 }
 
-/// The document that a machine boots with.
+fn is_worker(config: &KubeadmConfig) -> bool {
+    let spec = config.spec.clone().unwrap_or_default();
+    let joins_control_plane = spec.join_configuration.as_ref().is_some_and(|join| !join["controlPlane"].is_null());
+    spec.init_configuration.is_none() && !joins_control_plane
+}
+
+pub fn worker_cloud_init() -> String {
+    "## template: jinja\n#cloud-config\n\nruncmd:\n  - kubeadm join --config /tmp/kubeadm-node.yaml\n".to_owned()
+}
+
+/// The document that a machine of a control plane boots with.
 pub fn cloud_init(certificates: &BTreeMap<&str, Secret>) -> String {
     let mut text = "## template: jinja\n#cloud-config\n\nwrite_files:\n".to_owned();
     for (end, certificate, key) in FILES {

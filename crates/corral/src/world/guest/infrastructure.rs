@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use drover_api::cluster_api::machine::v1alpha2::Machine;
+use drover_api::vm_operator::virtual_machine_image::VirtualMachineImage;
 use drover_api::wcp::wcp_machine::{FINALIZER, WCPMachine};
 use drover_clock::later;
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::{Steps, drop_finalizer};
-use crate::world::annotations::{self, DELETION_DURATION, Lasts, PROVISIONING_DURATION};
+use crate::world::annotations::{self, DELETION_DURATION, Lasts, PROVISIONING_DURATION, PROVISIONING_FAILS};
 use crate::world::outcome::Action;
 use crate::world::{loose, pods};
 
@@ -31,7 +32,14 @@ pub enum Course {
     Off,
 }
 
-pub fn reconcile(infrastructure: &WCPMachine, machine: Option<&Machine>, now: Timestamp) -> Course {
+/// `image` is what it is made of, if that is known.
+pub fn reconcile(
+    infrastructure: &WCPMachine,
+    machine: Option<&Machine>,
+    image: Option<&VirtualMachineImage>,
+    now: Timestamp,
+) -> Course {
+    let of_image = image.and_then(|image| image.metadata.annotations.as_ref());
     let told = infrastructure.metadata.annotations.as_ref();
     if let Some(asked) = &infrastructure.metadata.deletion_timestamp {
         return match annotations::lasts_for_all(told, DELETION_DURATION).unwrap_or(Lasts::For(DELETION)) {
@@ -52,6 +60,13 @@ pub fn reconcile(infrastructure: &WCPMachine, machine: Option<&Machine>, now: Ti
         return Course::Steps(Steps::default());
     }
     let status = after.status.get_or_insert_default();
+    let fails = [told, of_image].into_iter().flatten().find_map(|all| all.get(PROVISIONING_FAILS));
+    if let Some(why) = fails.filter(|_| status.ready != Some(true)) {
+        status.vmstatus = Some("error".into());
+        status.rest.insert("errorReason".into(), json!("CreateError"));
+        status.rest.insert("errorMessage".into(), json!(why));
+        return change(infrastructure, &after);
+    }
     let since = loose::moment(status.rest.get(SINCE).and_then(|value| value.as_str()).map(str::to_owned).as_ref());
     let Some(since) = since else {
         status.vmstatus = Some("created".into());
@@ -61,7 +76,8 @@ pub fn reconcile(infrastructure: &WCPMachine, machine: Option<&Machine>, now: Ti
     if status.ready == Some(true) {
         return Course::Runs(since);
     }
-    let ready_at = match annotations::lasts_for_all(told, PROVISIONING_DURATION).unwrap_or(Lasts::For(PROVISIONING)) {
+    let lasts = [told, of_image].into_iter().find_map(|all| annotations::lasts_for_all(all, PROVISIONING_DURATION));
+    let ready_at = match lasts.unwrap_or(Lasts::For(PROVISIONING)) {
         Lasts::Forever => return Course::Steps(Steps::default()),
         Lasts::For(time) => later(since, time),
     };

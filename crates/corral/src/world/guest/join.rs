@@ -30,6 +30,10 @@ pub struct Joining<'a> {
     /// Of Kubernetes, without `v`.
     pub version: &'a str,
     pub provider_id: &'a str,
+    /// Of its Node.
+    pub labels: &'a [(String, String)],
+    /// It joins no control plane.
+    pub is_worker: bool,
     /// Since when it runs.
     pub since: Timestamp,
 }
@@ -48,6 +52,9 @@ pub fn join(machine: &Joining<'_>, guest: &Direct, now: Timestamp) -> Option<Ste
         let config = guest.get::<ConfigMap>(Some(SYSTEM), &kubelet_config(machine.version)).ok().flatten();
         return if config.is_none() { again } else { Some(acts(begin(machine), now)) };
     };
+    if machine.is_worker {
+        return None;
+    }
     let members = Members::read(guest);
     let act = |members: Result<Members, String>, pod: Option<Pod>| match members {
         Ok(members) => Some(acts(pod.iter().map(Action::create).chain(stored(&members)).collect(), now)),
@@ -90,7 +97,7 @@ fn acts(actions: Vec<Action>, now: Timestamp) -> Steps {
 
 fn begin(machine: &Joining<'_>) -> Vec<Action> {
     let node: Option<Node> = serde_json::from_value(node_object(machine)).ok();
-    let components = COMPONENTS.iter().filter(|component| **component != ETCD);
+    let components = COMPONENTS.iter().filter(|component| **component != ETCD && !machine.is_worker);
     let pods = components.filter_map(|component| pod(component, machine.name));
     node.iter().map(Action::create).chain(pods.map(|pod| Action::create(&pod))).collect()
 }
@@ -111,15 +118,20 @@ pub fn endpoint() -> Value {
 /// Without its roles.
 pub fn node_object(machine: &Joining<'_>) -> Value {
     let name = machine.name;
+    let taints = if machine.is_worker { json!([]) } else { json!([{ "key": MASTER, "effect": "NoSchedule" }]) };
+    let mut labels = json!({ "kubernetes.io/hostname": name, "kubernetes.io/os": "linux" });
+    for (key, value) in machine.labels {
+        labels[key] = json!(value);
+    }
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {
-            "name": name, "labels": { "kubernetes.io/hostname": name, "kubernetes.io/os": "linux" },
+            "name": name, "labels": labels,
             "annotations": { KUBELET: SIMULATED },
         },
         "spec": {
             "providerID": machine.provider_id,
-            "taints": [{ "key": MASTER, "effect": "NoSchedule" }],
+            "taints": taints,
         },
         "status": { "nodeInfo": {
             "kubeletVersion": format!("v{}", machine.version), "operatingSystem": "linux", "architecture": "amd64", "bootID": "",
@@ -174,6 +186,9 @@ pub fn minor(version: &str) -> u32 {
 /// The components of a settled machine, and its Node with its roles.
 pub fn settled(machine: &Joining<'_>) -> Vec<Value> {
     let mut node = node_object(machine);
+    if machine.is_worker {
+        return vec![node];
+    }
     for label in role_labels(machine.version) {
         node["metadata"]["labels"][label] = json!("");
     }

@@ -92,7 +92,13 @@ fn described(scene: &Scene<'_>) -> Machine {
             ..Reference::default()
         });
     }
+    let said = |key: &str| scene.infrastructure?.status.as_ref()?.rest.get(key)?.as_str().map(str::to_owned);
+    if let Some(reason) = said("errorReason") {
+        status.error_reason = Some(reason);
+        status.error_message = said("errorMessage");
+    }
     let phase = match () {
+        () if status.error_reason.is_some() => phases::FAILED,
         () if status.node_ref.is_some() => phases::RUNNING,
         () if ready.is_some() => phases::PROVISIONED,
         () if status.bootstrap_ready == Some(true) => phases::PROVISIONING,

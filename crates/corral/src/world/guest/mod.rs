@@ -6,7 +6,8 @@
 //! boots after a while, joins etcd as a learner before it votes, and is drained, with no limit, before it goes. The certificate
 //! Secrets belong to the KubeadmConfig that began the cluster, so the garbage collector takes them away with it, as it did. A guest
 //! cluster is an API server of its own; it answers while a member of etcd with an API server beside it is well, and etcd has its
-//! quorum. Left out: MachineSets, tokens, load balancers, the initialisation of a control plane, and all of a VM but its time.
+//! quorum. Workers are kept by MachineSets, which a MachineDeployment rolls. Left out: tokens, load balancers, the initialisation of a
+//! control plane, and all of a VM but its time.
 
 pub mod etcd;
 
@@ -14,16 +15,23 @@ mod bootstrap;
 mod infrastructure;
 mod join;
 mod machine;
+mod machine_deployment;
+mod machine_set;
 mod seeds;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod watch_workers;
+mod workers;
+#[cfg(test)]
+mod workers_tests;
 
 pub use seeds::{Guest, Settled, certificate_texts};
+pub use workers::image_name;
 
 use drover_api::cluster_api::secrets;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 
 use super::outcome::Action;
 use super::pods;
@@ -97,6 +105,10 @@ fn drop_finalizer(metadata: &mut ObjectMeta, finalizer: &str) {
     if let Some(finalizers) = &mut metadata.finalizers {
         finalizers.retain(|one| one != finalizer);
     }
+}
+
+fn time(moment: jiff::Timestamp) -> Time {
+    Time(moment)
 }
 
 fn has_provider(node: &Node, provider_id: &str) -> bool {

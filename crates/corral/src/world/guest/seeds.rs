@@ -17,7 +17,7 @@ use super::{CERTIFICATES, SYSTEM, bootstrap};
 use crate::world::kubelet::{digest, hex};
 
 /// Since when all of it is there.
-const SINCE: &str = "2026-01-01T00:00:00Z";
+pub(super) const SINCE: &str = "2026-01-01T00:00:00Z";
 
 /// What is special about a guest cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +31,10 @@ pub struct Guest {
     /// Annotations of its Machines and their infrastructure, by the number of the machine, from 1; those that tell them what to do
     /// are in [`crate::world::annotations`].
     pub told: BTreeMap<usize, BTreeMap<String, String>>,
+    /// How many workers a MachineDeployment keeps; without, there is none.
+    pub workers: Option<usize>,
+    /// The version of what a TanzuKubernetesCluster calls a distribution, in full: its machines carry it, and are made of its image.
+    pub distribution: Option<String>,
 }
 
 /// The objects of both clusters.
@@ -84,12 +88,21 @@ impl Guest {
         for (number, name) in (1..).zip(&names) {
             management.extend(self.machine(number, name));
             let provider_id = self.provider_id(number);
-            guest.extend(settled(&Joining { name, version: &self.version, provider_id: &provider_id, since: now }));
+            guest.extend(settled(&Joining {
+                name,
+                version: &self.version,
+                provider_id: &provider_id,
+                labels: &self.node_labels(),
+                is_worker: false,
+                since: now,
+            }));
         }
-        Settled { management, guest }
+        let mut settled = Settled { management, guest };
+        self.add_workers(&mut settled, now);
+        settled
     }
 
-    fn uid(&self, kind: &str, number: usize) -> String {
+    pub(super) fn uid(&self, kind: &str, number: usize) -> String {
         let lot = hex(&digest(&[&self.namespace, &self.name, kind, &number.to_string()]));
         format!("{}-{}-4{}-8{}-{}", &lot[..8], &lot[8..12], &lot[12..15], &lot[15..18], &lot[18..30])
     }
@@ -98,7 +111,7 @@ impl Guest {
         format!("vsphere://{}", self.uid("WCPMachine", number))
     }
 
-    fn metadata(&self, name: &str, kind: &str, number: usize) -> Value {
+    pub(super) fn metadata(&self, name: &str, kind: &str, number: usize) -> Value {
         json!({
             "name": name, "namespace": self.namespace, "uid": self.uid(kind, number), "creationTimestamp": SINCE,
             "labels": { labels::CLUSTER_NAME: self.name },
@@ -187,8 +200,7 @@ impl Guest {
         });
         let mut metadata = self.metadata(name, "KubeadmConfig", number);
         metadata["ownerReferences"] = of_machine.clone();
-        let registration =
-            json!({ "name": "{{ ds.meta_data.hostname }}", "kubeletExtraArgs": { "cloud-provider": "external" } });
+        let registration = self.registration();
         let spec = match number {
             1 => json!({
                 "clusterConfiguration": { "imageRepository": "vmware", "kubernetesVersion": format!("v{}", self.version) },
@@ -207,12 +219,11 @@ impl Guest {
         metadata["ownerReferences"] = of_machine;
         metadata["annotations"] = json!(told);
         metadata["finalizers"] = json!([wcp_machine::FINALIZER]);
+        let mut spec = self.infrastructure();
+        spec["providerID"] = json!(self.provider_id(number));
         let infrastructure = json!({
             "apiVersion": "infrastructure.cluster.vmware.com/v1alpha2", "kind": "WCPMachine", "metadata": metadata,
-            "spec": {
-                "providerID": self.provider_id(number), "imageName": format!("photon-k8s-v{}", self.version.replace('+', "-")),
-                "className": "best-effort-small", "storageClass": "gc-storage-profile",
-            },
+            "spec": spec,
             "status": { "ready": true, "vmstatus": "ready", "joined": true, "since": SINCE },
         });
         [machine, config, infrastructure]

@@ -39,6 +39,8 @@ async fn cluster_of(machines: usize) -> Both {
         machines,
         version: "1.15.5".into(),
         told: BTreeMap::new(),
+        workers: None,
+        distribution: None,
     };
     let settled = lines.settled(clock.now());
     management.load(&list(definitions::guest().into_iter().chain(settled.management).collect())).unwrap();

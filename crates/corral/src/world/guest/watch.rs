@@ -6,6 +6,7 @@ use drover_api::cluster_api::cluster::v1alpha2::Cluster;
 use drover_api::cluster_api::kubeadm_config::v1alpha2::KubeadmConfig;
 use drover_api::cluster_api::labels;
 use drover_api::cluster_api::machine::v1alpha2::Machine;
+use drover_api::vm_operator::virtual_machine_image::VirtualMachineImage;
 use drover_api::wcp::wcp_machine::WCPMachine;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
@@ -27,10 +28,10 @@ const BOOTSTRAP: Part = Part::KubeadmBootstrap;
 const INFRASTRUCTURE: Part = Part::GuestMachines;
 
 /// In the status of a virtual machine: what boots on it has come to its end once.
-const JOINED: &str = "joined";
+pub(super) const JOINED: &str = "joined";
 
 impl World {
-    /// A Machine, its config and its infrastructure have one name.
+    /// A Machine of a control plane, its config and its infrastructure have one name; those of workers do not, and name each other.
     pub(in crate::world) fn notice_guest(&mut self, group: &str, plural: &str, key: &Key) {
         let is_one = matches!(
             (group, plural),
@@ -42,6 +43,32 @@ impl World {
             self.soon(Look::GuestMachine(key.clone()));
             self.soon(Look::Bootstrap(key.clone()));
             self.soon(Look::Infrastructure(key.clone()));
+            self.notice_relatives(plural, key);
+        }
+        if group == "cluster.x-k8s.io" && self.has(MACHINES) {
+            self.notice_workers(plural, key);
+        }
+    }
+
+    fn notice_relatives(&mut self, plural: &str, key: &Key) {
+        let direct = self.direct(MACHINES);
+        let named = |name: &String| (key.0.clone(), name.clone());
+        match (direct.get::<Machine>(Some(&key.0), &key.1).ok().flatten(), plural) {
+            (Some(machine), "machines") => {
+                let (config, infrastructure) = parts_of(&machine);
+                self.soon(Look::Bootstrap(named(&config)));
+                self.soon(Look::Infrastructure(named(&infrastructure)));
+            }
+            // A part of another name than its Machine's.
+            (None, "kubeadmconfigs" | "wcpmachines") => {
+                for machine in direct.list::<Machine>().unwrap_or_default() {
+                    let (config, infrastructure) = parts_of(&machine);
+                    if pods::namespace(&machine.metadata) == key.0 && [config, infrastructure].contains(&key.1) {
+                        self.soon(Look::GuestMachine((key.0.clone(), pods::name(&machine.metadata).to_owned())));
+                    }
+                }
+            }
+            _ => {}
         }
     }
 
@@ -49,9 +76,7 @@ impl World {
         let Some(machine) = self.read_for::<Machine>(MACHINES, &key.0, &key.1)? else { return Ok(None) };
         let cluster = cluster_of(&machine.metadata);
         let owner = self.read_for::<Cluster>(MACHINES, &key.0, &cluster)?;
-        let spec = machine.spec.clone().unwrap_or_default();
-        let config = spec.bootstrap.and_then(|bootstrap| bootstrap.config_ref?.name).unwrap_or_default();
-        let infrastructure = spec.infrastructure_ref.and_then(|reference| reference.name).unwrap_or_default();
+        let (config, infrastructure) = parts_of(&machine);
         let config = self.read_for::<KubeadmConfig>(MACHINES, &key.0, &config)?;
         let infrastructure = self.read_for::<WCPMachine>(MACHINES, &key.0, &infrastructure)?;
         let guest = self.guest(MACHINES, &key.0, &cluster)?;
@@ -65,7 +90,7 @@ impl World {
         let others = self.direct(MACHINES).list::<Machine>()?;
         let is_other = |other: &Machine| {
             cluster_of(&other.metadata) == cluster
-                && other.metadata.labels.as_ref().is_some_and(|all| all.contains_key(labels::CONTROL_PLANE))
+                && is_of_control_plane(other)
                 && other.metadata.name != machine.metadata.name
         };
         let scene = machine::Scene {
@@ -75,7 +100,7 @@ impl World {
             infrastructure: infrastructure.as_ref(),
             nodes: nodes.as_deref(),
             pods: &on_node,
-            is_last: !others.iter().any(is_other),
+            is_last: is_of_control_plane(&machine) && !others.iter().any(is_other),
         };
         self.take_steps(MACHINES, guest.as_ref(), machine::reconcile(&scene, now), now)
     }
@@ -101,10 +126,16 @@ impl World {
             None => None,
         };
         let guest = self.guest(INFRASTRUCTURE, &key.0, &cluster_of(&own.metadata))?;
-        let steps = match infrastructure::reconcile(&own, machine.as_ref(), now) {
+        let image = own.spec.as_ref().and_then(|spec| spec.image_name.clone()).unwrap_or_default();
+        let image = self.read_for::<VirtualMachineImage>(INFRASTRUCTURE, "", &image)?;
+        let steps = match infrastructure::reconcile(&own, machine.as_ref(), image.as_ref(), now) {
             Course::Steps(steps) => steps,
             Course::Off => {
-                let stopped = guest.as_ref().map(|guest| switched_off(guest, &key.1)).transpose()?.unwrap_or_default();
+                let stopped = guest
+                    .as_ref()
+                    .map(|guest| switched_off(guest, owner.as_ref().unwrap_or(&key.1)))
+                    .transpose()?
+                    .unwrap_or_default();
                 Steps { own: vec![infrastructure::released(&own)], guest: stopped, wake: None }
             }
             Course::Runs(since) => self.boot(&own, machine.as_ref(), guest.as_ref(), since, now),
@@ -128,7 +159,17 @@ impl World {
         let provider_id = own.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default();
         let version = machine.spec.as_ref().and_then(|spec| spec.version.clone()).unwrap_or_default();
         let version = version.trim_start_matches('v');
-        let joining = Joining { name: pods::name(&machine.metadata), version, provider_id: &provider_id, since };
+        let config =
+            self.read_for::<KubeadmConfig>(INFRASTRUCTURE, pods::namespace(&own.metadata), &parts_of(machine).0);
+        let labels = config.ok().flatten().map(|config| node_labels(&config)).unwrap_or_default();
+        let joining = Joining {
+            name: pods::name(&machine.metadata),
+            version,
+            provider_id: &provider_id,
+            labels: &labels,
+            is_worker: !is_of_control_plane(machine),
+            since,
+        };
         join(&joining, guest, now).unwrap_or_else(|| {
             let mut after = own.clone();
             after.status.get_or_insert_default().rest.insert(JOINED.into(), json!(true));
@@ -136,7 +177,7 @@ impl World {
         })
     }
 
-    fn take_steps(&self, part: Part, guest: Option<&Direct>, steps: Steps, now: Timestamp) -> Answer<Wake> {
+    pub(super) fn take_steps(&self, part: Part, guest: Option<&Direct>, steps: Steps, now: Timestamp) -> Answer<Wake> {
         let direct = self.direct(part);
         for action in &steps.own {
             act::perform(&direct, action, now)?;
@@ -152,7 +193,7 @@ impl World {
     }
 
     /// The API of a guest cluster, unless it is cut off from the controllers of the management cluster. Machines reach it all the same.
-    fn guest(&self, part: Part, namespace: &str, cluster: &str) -> Answer<Option<Direct>> {
+    pub(super) fn guest(&self, part: Part, namespace: &str, cluster: &str) -> Answer<Option<Direct>> {
         let key = (namespace.to_owned(), cluster.to_owned());
         let Some(server) = self.options.guests.get(&key).filter(|_| self.has(part)) else { return Ok(None) };
         let object = self.read_for::<Cluster>(part, namespace, cluster)?;
@@ -162,7 +203,29 @@ impl World {
     }
 }
 
-fn cluster_of(metadata: &ObjectMeta) -> String {
+/// The names of its config and its infrastructure.
+fn parts_of(machine: &Machine) -> (String, String) {
+    let spec = machine.spec.clone().unwrap_or_default();
+    let config = spec.bootstrap.and_then(|bootstrap| bootstrap.config_ref?.name).unwrap_or_default();
+    (config, spec.infrastructure_ref.and_then(|reference| reference.name).unwrap_or_default())
+}
+
+fn is_of_control_plane(machine: &Machine) -> bool {
+    machine.metadata.labels.as_ref().is_some_and(|all| all.contains_key(labels::CONTROL_PLANE))
+}
+
+/// What the kubelet is told to label its Node with, as `key=value`.
+fn node_labels(config: &KubeadmConfig) -> Vec<(String, String)> {
+    let spec = config.spec.clone().unwrap_or_default();
+    let documents = [spec.init_configuration, spec.join_configuration];
+    let said = documents.iter().flatten().find_map(|document| {
+        document["nodeRegistration"]["kubeletExtraArgs"]["node-labels"].as_str().map(str::to_owned)
+    });
+    let pairs = said.as_deref().unwrap_or_default().split(',').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+pub(super) fn cluster_of(metadata: &ObjectMeta) -> String {
     metadata.labels.as_ref().and_then(|labels| labels.get(labels::CLUSTER_NAME)).cloned().unwrap_or_default()
 }
 

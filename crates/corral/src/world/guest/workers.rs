@@ -1,0 +1,205 @@
+//! The workers of a guest cluster that has been running for a while: a MachineDeployment with one set, and its machines.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use drover_api::cluster_api::machine::FINALIZER;
+use drover_api::cluster_api::machine_deployment::{MachineTemplate, annotations};
+use drover_api::cluster_api::{BOOTSTRAP_GROUP, GROUP, labels};
+use drover_api::tanzu::DISTRIBUTION_LABEL;
+use drover_api::wcp::{self, wcp_machine};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::join::{Joining, settled};
+use super::machine_deployment::hash;
+use super::seeds::{Guest, SINCE, Settled};
+use super::{bootstrap, watch};
+use crate::world::kubelet::{digest, hex};
+
+/// The name of the image of a distribution.
+pub fn image_name(distribution: &str) -> String {
+    format!("photon-k8sd-{}", distribution.replace('+', "-"))
+}
+
+impl Guest {
+    /// Labels of the Nodes of a distribution, as pairs.
+    pub(super) fn node_labels(&self) -> Vec<(String, String)> {
+        let label = |version: &String| (DISTRIBUTION_LABEL.to_owned(), version.replace('+', "_"));
+        self.distribution.iter().map(label).collect()
+    }
+
+    /// What kubeadm is told of a Node.
+    pub(super) fn registration(&self) -> Value {
+        let mut arguments = json!({ "cloud-provider": "external" });
+        for (key, value) in self.node_labels() {
+            arguments["node-labels"] = json!(format!("{key}={value}"));
+        }
+        json!({ "name": "{{ ds.meta_data.hostname }}", "kubeletExtraArgs": arguments })
+    }
+
+    pub(super) fn infrastructure(&self) -> Value {
+        let plain = || format!("photon-k8s-v{}", self.version.replace('+', "-"));
+        let image = self.distribution.as_deref().map_or_else(plain, image_name);
+        json!({ "imageName": image, "className": "best-effort-small", "storageClass": "gc-storage-profile" })
+    }
+
+    pub(super) fn add_workers(&self, settled: &mut Settled, now: Timestamp) {
+        let Some(replicas) = self.workers else { return };
+        let lot = hex(&digest(&[&self.name, "workers"]));
+        let named = |part: usize| format!("{}-workers-{}", self.name, &lot[part..part + 5]);
+        let (deployment, infrastructure, config) = (named(0), named(5), named(10));
+        let template = self.worker_template(&deployment, &infrastructure, &config);
+        let hashed = serde_json::from_value::<MachineTemplate>(template.clone()).map(|one| hash(&one));
+        let hash = hashed.unwrap_or_default();
+        let set = format!("{deployment}-{hash}");
+        let selector = |with_hash: bool| {
+            let mut all = json!({ "machineDeployment": deployment });
+            if with_hash {
+                all[labels::TEMPLATE_HASH] = json!(hash);
+            }
+            json!({ "matchLabels": all })
+        };
+        let counts = json!({
+            "replicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas, "updatedReplicas": replicas,
+        });
+        settled.management.push(json!({
+            "apiVersion": wcp_version(), "kind": "WCPMachineTemplate",
+            "metadata": self.metadata(&infrastructure, "WCPMachineTemplate", 0),
+            "spec": { "template": { "spec": self.infrastructure() } },
+        }));
+        settled.management.push(json!({
+            "apiVersion": bootstrap_version(), "kind": "KubeadmConfigTemplate",
+            "metadata": self.metadata(&config, "KubeadmConfigTemplate", 0), "spec": { "template": { "spec": self.join() } },
+        }));
+        settled.management.push(json!({
+            "apiVersion": version(), "kind": "MachineDeployment",
+            "metadata": self.metadata(&deployment, "MachineDeployment", 0),
+            "spec": {
+                "replicas": replicas, "selector": selector(false), "template": template, "minReadySeconds": 0,
+                "revisionHistoryLimit": 1, "progressDeadlineSeconds": 600,
+                "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } },
+            },
+            "status": counts,
+        }));
+        let mut of_set = template;
+        of_set["metadata"]["labels"][labels::TEMPLATE_HASH] = json!(hash);
+        let mut metadata = self.metadata(&set, "MachineSet", 0);
+        metadata["labels"] = of_set["metadata"]["labels"].clone();
+        metadata["ownerReferences"] =
+            json!([self.controller("MachineDeployment", &deployment, &self.uid("MachineDeployment", 0))]);
+        metadata["annotations"] = json!({ annotations::REVISION: "1" });
+        settled.management.push(json!({
+            "apiVersion": version(), "kind": "MachineSet", "metadata": metadata,
+            "spec": { "replicas": replicas, "minReadySeconds": 0, "selector": selector(true), "template": of_set },
+            "status": counts,
+        }));
+        for number in 1..=replicas {
+            self.add_worker(settled, number, [&set, &infrastructure, &config], &of_set, now);
+        }
+    }
+
+    fn worker_template(&self, deployment: &str, infrastructure: &str, config: &str) -> Value {
+        json!({
+            "metadata": { "labels": { labels::CLUSTER_NAME: self.name, "machineDeployment": deployment } },
+            "spec": {
+                "version": self.version,
+                "bootstrap": { "configRef": {
+                    "apiVersion": bootstrap_version(), "kind": "KubeadmConfigTemplate", "name": config,
+                    "namespace": self.namespace,
+                }},
+                "infrastructureRef": {
+                    "apiVersion": wcp_version(), "kind": "WCPMachineTemplate", "name": infrastructure,
+                    "namespace": self.namespace,
+                },
+            },
+        })
+    }
+
+    fn join(&self) -> Value {
+        json!({ "joinConfiguration": { "nodeRegistration": self.registration() } })
+    }
+
+    fn controller(&self, kind: &str, name: &str, uid: &str) -> Value {
+        json!({
+            "apiVersion": version(), "kind": kind, "name": name, "uid": uid, "controller": true,
+            "blockOwnerDeletion": true,
+        })
+    }
+
+    fn add_worker(&self, settled_now: &mut Settled, number: usize, names: [&str; 3], template: &Value, now: Timestamp) {
+        let lot = hex(&digest(&[&self.name, "worker", &number.to_string()]));
+        let [name, infrastructure, config] = {
+            let suffixes = [&lot[..5], &lot[5..10], &lot[10..15]];
+            let [set, of_infrastructure, of_config] = names;
+            [
+                format!("{set}-{}", suffixes[0]),
+                format!("{of_infrastructure}-{}", suffixes[1]),
+                format!("{of_config}-{}", suffixes[2]),
+            ]
+        };
+        // The numbers of machines of the control plane are smaller.
+        let id = 100 + number;
+        let provider_id = format!("vsphere://{}", self.uid("WCPMachine", id));
+        let data = STANDARD.encode(bootstrap::worker_cloud_init());
+        let labels = template["metadata"]["labels"].clone();
+        let dressed = |name: &str, kind: &str, owner: Value| {
+            let mut metadata = self.metadata(name, kind, id);
+            metadata["labels"] = labels.clone();
+            metadata["ownerReferences"] = json!([owner]);
+            metadata
+        };
+        let of_machine = json!({
+            "apiVersion": version(), "kind": "Machine", "name": name, "uid": self.uid("Machine", id),
+        });
+        let mut metadata =
+            dressed(&name, "Machine", self.controller("MachineSet", names[0], &self.uid("MachineSet", 0)));
+        metadata["finalizers"] = json!([FINALIZER]);
+        let mut spec = template["spec"].clone();
+        spec["providerID"] = json!(provider_id);
+        spec["bootstrap"]["data"] = json!(data);
+        spec["bootstrap"]["configRef"]["kind"] = json!("KubeadmConfig");
+        spec["bootstrap"]["configRef"]["name"] = json!(config);
+        spec["infrastructureRef"]["kind"] = json!("WCPMachine");
+        spec["infrastructureRef"]["name"] = json!(infrastructure);
+        settled_now.management.push(json!({
+            "apiVersion": version(), "kind": "Machine", "metadata": metadata, "spec": spec,
+            "status": {
+                "phase": "running", "bootstrapReady": true, "infrastructureReady": true,
+                "nodeRef": { "kind": "Node", "name": name },
+            },
+        }));
+        settled_now.management.push(json!({
+            "apiVersion": bootstrap_version(), "kind": "KubeadmConfig",
+            "metadata": dressed(&config, "KubeadmConfig", of_machine.clone()), "spec": self.join(),
+            "status": { "ready": true, "bootstrapData": data },
+        }));
+        let mut metadata = dressed(&infrastructure, "WCPMachine", of_machine);
+        metadata["finalizers"] = json!([wcp_machine::FINALIZER]);
+        let mut own = self.infrastructure();
+        own["providerID"] = json!(provider_id);
+        settled_now.management.push(json!({
+            "apiVersion": wcp_version(), "kind": "WCPMachine", "metadata": metadata, "spec": own,
+            "status": { "ready": true, "vmstatus": "ready", watch::JOINED: true, "since": SINCE },
+        }));
+        settled_now.guest.extend(settled(&Joining {
+            name: &name,
+            version: &self.version,
+            provider_id: &provider_id,
+            labels: &self.node_labels(),
+            is_worker: true,
+            since: now,
+        }));
+    }
+}
+
+fn version() -> String {
+    format!("{GROUP}/v1alpha2")
+}
+
+fn bootstrap_version() -> String {
+    format!("{BOOTSTRAP_GROUP}/v1alpha2")
+}
+
+fn wcp_version() -> String {
+    format!("{}/{}", wcp::GROUP, wcp::VERSION)
+}
