@@ -111,6 +111,8 @@ pub const UPGRADE_SKIP: &str = "drover.dev/skip";
 ///
 /// It comes, in one patch with `spec.paused`, when an Upgrade is called off while some nodes are new and others are not: the planner
 /// would raise the others at once, without asking. It goes, with the pause, when the next Upgrade has asked the planner.
+///
+/// On a MachineDeployment: its pause is ours, see [`WORKERS_FAILED`].
 pub const HELD: &str = "drover.dev/held";
 
 /// Annotation of an Upgrade, by a person: `true` lets Drover drive it although Harvester itself is at work, for somebody who
@@ -128,6 +130,28 @@ pub const CONTROL_PLANE_DIGEST: &str = "drover.dev/control-plane";
 /// The next try makes another machine in its place, unless it is well by then; it goes with the Machine, or when that is well.
 pub const MACHINE_FAILED: &str = "drover.dev/failed";
 
+/// Annotation of a Job that updates a guest's control plane: the cluster that it is for, as `NAMESPACE/NAME/UID`.
+///
+/// Written when the Job is created. All of these Jobs are in one namespace, where a label alone does not tell whose they are.
+pub const GUEST: &str = "drover.dev/guest";
+
+/// Finalizer of a TanzuKubernetesCluster while a Job updates its control plane.
+pub const UPDATE_FINALIZER: &str = "drover.dev/control-plane-update";
+
+/// Annotation of a MachineDeployment: what its Machines were made of before the last change, as `VERSION TEMPLATE TEMPLATE`.
+///
+/// It comes in the one patch that points the MachineDeployment at other templates, and stays.
+pub const LAST_GOOD: &str = "drover.dev/last-good";
+
+/// Annotation of a MachineDeployment: the rollout of its workers got nowhere; as JSON, what was rolled out, and why.
+///
+/// It comes with a pause of the MachineDeployment that [`HELD`] marks as ours. A person who takes it away wants another try; it also
+/// goes when something else is asked for.
+pub const WORKERS_FAILED: &str = "drover.dev/failed";
+
+/// For [`ON_FAILURE`] on a TanzuKubernetesCluster: workers whose rollout got nowhere go back to what they were before.
+pub const RETURN: &str = "return";
+
 /// What the name of the Secret ends with that keeps a copy of a guest cluster's certificates. It belongs to the Cluster, and stays.
 pub const CERTIFICATES_BACKUP: &str = "-drover-certificates";
 
@@ -140,7 +164,8 @@ mod tests {
         let claims = [CLAIMS, NODE_CLAIM, JOB_CLAIM, JOB_TEMPLATE, NODE_FAILED, NODE_RETRY, WAITS];
         let ours =
             [ON_FAILURE, PAUSED, AFTER, GATE, ACCEPT, PLANNED, PROGRESS, STEPS, DRIVE, WEBHOOK, CONTROL_PLANE_DIGEST];
-        let ours = ours.into_iter().chain([HELD, UPGRADE_RETRY, UPGRADE_ABORT, UPGRADE_SKIP, REPOSITORY]);
+        let ours = ours.into_iter().chain([GUEST, UPDATE_FINALIZER, LAST_GOOD, WORKERS_FAILED]);
+        let ours = ours.chain([HELD, UPGRADE_RETRY, UPGRADE_ABORT, UPGRADE_SKIP, REPOSITORY]);
         for key in claims.into_iter().chain(ours) {
             assert!(key.starts_with(PREFIX), "{key}");
         }

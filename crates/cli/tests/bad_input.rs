@@ -89,7 +89,7 @@ fn what_was_called_wrongly_has_an_exit_code_of_its_own() {
         &["demo", "guest"][..],
         &["demo", "--speed", "0"],
         &["demo", "--speed", "max", "--listen", "127.0.0.1:0"],
-        &["operator", "--controllers", "guest"],
+        &["operator", "--controllers", "logs"],
         &["operator", "-o", "yaml"],
         &["simulate", "--seed", "1", "--seeds", "2"],
         &["unheard"],
@@ -105,7 +105,7 @@ fn what_was_called_wrongly_has_an_exit_code_of_its_own() {
 fn what_is_not_in_this_release_is_said_clearly() {
     let stderr = |arguments: &[&str]| String::from_utf8(run(arguments).stderr).unwrap();
     assert!(stderr(&["demo", "guest"]).contains("guest upgrades are not in this release, only plan and harvester are"));
-    assert!(stderr(&["operator", "--controllers", "plan,guest"]).contains("guest is not in this release"));
+    assert!(stderr(&["operator", "--controllers", "plan,logs"]).contains("logs is not in this release"));
 }
 
 #[test]

@@ -21,6 +21,7 @@ pub mod sabotage;
 pub mod scenario;
 mod shift;
 pub mod story;
+mod updates;
 
 pub use campaign::{Campaign, CampaignReport};
 pub use faults::{Fault, Incident, Moment, Schedule};

@@ -1,8 +1,9 @@
 //! What runs inside the simulated kubelets: the real drain, in the container of a Job that is made for it, and where a
-//! Plan lets it prepare its nodes; and the real steps of a Harvester upgrade, in the containers of its Jobs.
+//! Plan lets it prepare its nodes; the real steps of a Harvester upgrade, in the containers of its Jobs; and the real update of a
+//! guest's control plane.
 //!
 //! The kubelet of the world starts the container and waits for its exit code; the program itself is the one that
-//! `drover drain`, `drover node` or `drover apply-manifests` runs, against the same API. It dies with its machine and its
+//! `drover drain`, `drover node`, `drover apply-manifests` or `drover control-plane-upgrade` runs, against the same API. It dies with its machine and its
 //! pod, and begins anew with them. What the steps do to their machine, the world does when the pod has succeeded.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use drover_api::harvester::jobs::{CONTAINER as APPLY, stock, variables};
 use drover_api::plan::jobs::containers::{DRAIN, PREPARE};
 use drover_api::plan::jobs::variables::NODE_NAME;
+use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::CONTAINER as UPDATE;
 use drover_clock::Clock;
 use drover_core::decision::{Kind, Subject};
 use drover_core::harvester::steps::HostDeed;
@@ -21,6 +23,9 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::guests::SimulatedGuests;
+use crate::updates;
+
 /// How long a machine is away that boots another system.
 const REBOOTS_FOR: &str = "20s";
 
@@ -30,14 +35,15 @@ pub fn run_elsewhere(prepares_by_drain: bool) -> BTreeSet<String> {
     prepare.into_iter().chain([DRAIN, APPLY].map(str::to_owned)).collect()
 }
 
-/// Runs until the future is dropped.
-pub async fn run(server: ApiServer) {
+/// Runs until the future is dropped. `guests` are those whose control planes Jobs update.
+pub async fn run(server: ApiServer, guests: Option<SimulatedGuests>) {
     // Before the first reading, so that nothing slips through between the two.
     let mut changes = server.changes();
     let mut machines = Machines {
         direct: server.direct("node/drain"),
         clock: server.clock(),
         server,
+        guests,
         running: BTreeMap::new(),
         programs: JoinSet::new(),
     };
@@ -77,6 +83,7 @@ struct Ended {
 
 struct Machines {
     server: ApiServer,
+    guests: Option<SimulatedGuests>,
     direct: Direct,
     clock: Clock,
     running: BTreeMap<RunId, Running>,
@@ -95,7 +102,7 @@ impl Machines {
         match change.resource.kind.as_str() {
             "Pod" => match self.direct.json(&change.resource, &change.namespace, &change.name) {
                 // Pods are many, and few of them drain: the others need not be read.
-                Some(json) if !mentions_program(&json) => {}
+                Some(json) if !self.mentions_program(&json) => {}
                 Some(json) => {
                     if let Ok(pod) = serde_json::from_slice(&json) {
                         self.look_at(&pod);
@@ -115,7 +122,7 @@ impl Machines {
     }
 
     fn look_at(&mut self, pod: &Pod) {
-        let run = under_way(pod);
+        let run = under_way(pod, self.guests.is_some());
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         self.end_all_but(&uid, run.as_ref());
         let Some(run) = run.filter(|run| !self.running.contains_key(run)) else { return };
@@ -138,8 +145,19 @@ impl Machines {
         };
         let host = SimulatedHost { direct: self.direct.clone(), namespace: namespace.clone(), pod: name.clone() };
         let (id, place) = (run.clone(), (namespace.clone(), name.clone()));
+        let update =
+            self.guests.clone().filter(|_| run.container == UPDATE).map(|guests| (guests, updates::order(pod)));
         let program = self.programs.spawn(async move {
             let exit_code = match DrainFlags::of_container(&args) {
+                _ if id.container == UPDATE => match update {
+                    Some((guests, Some(order))) => {
+                        let client = guests.gate.client(&guests.operator);
+                        i32::from(
+                            drover_operator::guest::update(client, &guests, clock, &order, &mut |_| {}).await.is_err(),
+                        )
+                    }
+                    _ => 2,
+                },
                 _ if id.container == APPLY => match steps::order(&args) {
                     Some(order) => {
                         let done = steps::run(client, clock, &order, Some(own_pod), &host, &mut |_| {}).await;
@@ -176,6 +194,14 @@ impl Machines {
         }
     }
 
+    fn mentions_program(&self, json: &[u8]) -> bool {
+        let update = self.guests.as_ref().map(|_| UPDATE);
+        [DRAIN, APPLY].into_iter().chain(update).any(|program| {
+            let name = format!("\"name\":\"{program}\"");
+            json.windows(name.len()).any(|part| part == name.as_bytes())
+        })
+    }
+
     fn is_down(&self, node: &str) -> bool {
         let node = self.direct.get::<Node>(None, node).ok().flatten();
         node.is_none_or(|node| {
@@ -202,15 +228,8 @@ impl Machines {
     }
 }
 
-fn mentions_program(json: &[u8]) -> bool {
-    [DRAIN, APPLY].iter().any(|program| {
-        let name = format!("\"name\":\"{program}\"");
-        json.windows(name.len()).any(|part| part == name.as_bytes())
-    })
-}
-
 /// The program of a pod that runs now and has not ended.
-fn under_way(pod: &Pod) -> Option<RunId> {
+fn under_way(pod: &Pod, updates: bool) -> Option<RunId> {
     let told = |container: &str| {
         let key = format!("{EXIT_CODE}.{container}");
         pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(&key))
@@ -221,6 +240,7 @@ fn under_way(pod: &Pod) -> Option<RunId> {
     let runs = statuses.into_iter().find(is_running)?;
     let is_ours = match runs.name.as_str() {
         DRAIN | APPLY => true,
+        UPDATE => updates,
         PREPARE => is_drain(&args(pod, PREPARE, "")),
         _ => false,
     };

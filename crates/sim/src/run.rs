@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::faults::{Fault, Incident, Moment, Schedule};
 use crate::gate::{Gate, Heard};
-use crate::guests;
+use crate::guests::{self, SimulatedGuests};
 use crate::invariants::{Leave, ends};
 use crate::known::Known;
 use crate::programs;
@@ -188,7 +188,13 @@ impl Stage {
         }
         tasks.spawn(World::run(server.clone(), world));
         if scenario.runs_programs() {
-            tasks.spawn(programs::run(server.clone()));
+            let updated = scenario.tanzu().zip(guest.clone()).map(|(lines, guest)| SimulatedGuests {
+                gate: gate.open(),
+                guest,
+                key: lines.key(),
+                operator: "control-plane-upgrade".to_owned(),
+            });
+            tasks.spawn(programs::run(server.clone(), updated));
         }
         tasks.spawn(Shift::new(gate.clone(), reports, scenario, guest).keep_operators_running(ordered));
         tasks.spawn(let_happen(gate.clone(), once));

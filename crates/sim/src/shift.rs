@@ -7,9 +7,10 @@ use std::time::Duration;
 use drover_api::plan::jobs::DROVER_IMAGE;
 use drover_clock::Clock;
 use drover_core::guest::Order as GuestOrder;
-use drover_core::harvester::Settings;
+use drover_core::guest::tanzu::Settings;
+use drover_core::harvester::Settings as HarvesterSettings;
 use drover_corral::apiserver::ApiServer;
-use drover_operator::guest::update;
+use drover_operator::guest::{Clusters, ClustersOptions, update};
 use drover_operator::harvester::HarvesterOptions;
 use drover_operator::{ElectionOptions, Operator, OperatorOptions, Report};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -40,6 +41,8 @@ pub struct Shift {
     harvester: Option<HarvesterOptions>,
     /// A guest cluster that is updated instead, and how it is reached.
     guest: Option<(GuestOrder, ApiServer)>,
+    /// A TanzuKubernetesCluster that is kept, how long its machines may take, and how it is reached.
+    tanzu: Option<((String, String), Settings, ApiServer)>,
 }
 
 impl Shift {
@@ -47,7 +50,7 @@ impl Shift {
         let order = scenario.order().and_then(|order| order.inspect_err(|error| tracing::error!("{error}")).ok());
         let images = scenario.upgrade().map(|upgrade| upgrade.images.join("\n")).filter(|images| !images.is_empty());
         let harvester = scenario.release().map(|release| HarvesterOptions {
-            settings: Settings { image: DROVER_IMAGE.to_owned() },
+            settings: HarvesterSettings { image: DROVER_IMAGE.to_owned() },
             repositories: Arc::new(ScriptedRepositories { server: gate.server(), release, images }),
             // Simulated machines have no network.
             asks_machines: false,
@@ -59,6 +62,7 @@ impl Shift {
             started: 0,
             namespace: scenario.namespace(),
             harvester,
+            tanzu: scenario.tanzu().zip(guest.clone()).map(|(lines, guest)| (lines.key(), lines.settings(), guest)),
             guest: order.zip(guest),
         }
     }
@@ -99,6 +103,9 @@ impl Shift {
         if let Some((order, guest)) = self.guest.clone() {
             return self.start_update(lease, clock, name, order, guest);
         }
+        if let Some((key, settings, guest)) = self.tanzu.clone() {
+            return self.keep_clusters(lease, clock, name, key, settings, guest);
+        }
         let mut options = OperatorOptions::new(self.namespace, &name, clock);
         options.election = ElectionOptions::new(self.namespace, lease);
         options.harvester.clone_from(&self.harvester);
@@ -117,6 +124,30 @@ impl Shift {
 }
 
 impl Shift {
+    /// The controller of TanzuKubernetesClusters; what it begins runs in pods.
+    fn keep_clusters(
+        &mut self,
+        lease: &'static str,
+        clock: Clock,
+        name: String,
+        key: (String, String),
+        settings: Settings,
+        guest: ApiServer,
+    ) {
+        let guests = SimulatedGuests { gate: self.gate.clone(), guest, key, operator: name.clone() };
+        let mut options = ClustersOptions::new(&name, settings, Arc::new(guests), clock);
+        options.election.name = lease.to_owned();
+        let clusters = Clusters::new(self.gate.client(&name), options);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(clusters.run(async {
+            // It is told to end, or never.
+            if stopped.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }));
+        self.alive.insert(name, Running { task: Dying(task), stop, lease });
+    }
+
     /// As a Job does it: one try after the other, until one comes to its end.
     fn start_update(&mut self, lease: &'static str, clock: Clock, name: String, order: GuestOrder, guest: ApiServer) {
         let key = (order.namespace.clone(), order.cluster.clone());

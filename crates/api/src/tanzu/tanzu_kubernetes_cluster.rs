@@ -6,6 +6,9 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::foreign::LooseCondition;
+use crate::plan::PublishedWait;
+
 #[derive(CustomResource, Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[kube(
     group = "run.tanzu.vmware.com",
@@ -123,6 +126,13 @@ pub struct TanzuKubernetesClusterStatus {
     pub cluster_api_status: Option<ClusterApiStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_remediation_count: Option<i32>,
+    /// What differs from what is asked for; said before anything is done about it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differences: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<PublishedWait>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<LooseCondition>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -175,6 +185,16 @@ pub struct ClusterApiStatus {
 pub struct ApiEndpoint {
     pub host: String,
     pub port: i32,
+}
+
+/// Those of Drover; the names are those that v1alpha2 has, but for [`PROGRESSING`](conditions::PROGRESSING).
+pub mod conditions {
+    pub const CONTROL_PLANE_READY: &str = "ControlPlaneReady";
+    pub const NODE_POOLS_READY: &str = "NodePoolsReady";
+    pub const ADDONS_READY: &str = "AddonsReady";
+    pub const READY: &str = "Ready";
+    pub const PROGRESSING: &str = "Progressing";
+    pub const ALL: [&str; 5] = [CONTROL_PLANE_READY, NODE_POOLS_READY, ADDONS_READY, READY, PROGRESSING];
 }
 
 /// `status.phase`; a new one has none.

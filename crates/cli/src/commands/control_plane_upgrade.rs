@@ -16,7 +16,7 @@ use jiff::SignedDuration;
 use serde::Deserialize;
 
 /// How long a machine may take if nothing else is said.
-const MACHINE_TIMEOUT: SignedDuration = SignedDuration::from_mins(15);
+pub const MACHINE_TIMEOUT: SignedDuration = SignedDuration::from_mins(15);
 
 #[derive(Debug, Args)]
 pub struct ControlPlaneUpgradeArgs {

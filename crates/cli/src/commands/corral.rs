@@ -52,7 +52,7 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
         }
         options.kubelet.run_elsewhere.extend(programs::run_elsewhere(false));
         let world = tokio::spawn(World::run(server.clone(), options));
-        let programs = tokio::spawn(programs::run(server.clone()));
+        let programs = tokio::spawn(programs::run(server.clone(), None));
         let acts = scenario.map(|scenario| tokio::spawn(live::play(server.clone(), scenario)));
         let serving = args.serving.start(server).await?;
         match format.unwrap_or(Format::Table) {

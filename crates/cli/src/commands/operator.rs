@@ -10,26 +10,32 @@ use std::sync::Arc;
 use anyhow::bail;
 use clap::Args;
 use drover_clock::Clock;
+use drover_core::guest::tanzu::Settings as GuestSettings;
 use drover_core::harvester::Settings;
+use drover_operator::guest::etcdctl::RealGuests;
+use drover_operator::guest::{Clusters, ClustersOptions};
 use drover_operator::harvester::{HarvesterOptions, HttpRepositories};
 use drover_operator::{
     Connection, ElectionOptions, HttpChannels, Operator, OperatorOptions, Place, Planner, PlannerOptions, WatchOptions,
     Watcher, WebhookOptions, Webhooks, connect,
 };
 
+use super::control_plane_upgrade::MACHINE_TIMEOUT;
 use crate::args::Format;
 use crate::{logging, signals};
 use settings::Environment;
 
 /// kube logs every request that fails, on top of what the operator says about it.
 const LOGGED: &str = "info,kube_client=off";
+/// Under which the Jobs of guest clusters run; deploy/guest.yaml brings it.
+const GUEST_SERVICE_ACCOUNT: &str = "drover-control-plane-upgrade";
 /// The Service that deploy/admission.yaml brings.
 const WEBHOOK_SERVICE: &str = "drover-webhook";
 const LOGGED_FOR_DEBUGGING: &str = "debug,hyper=info,hyper_util=info,rustls=info,kube_client=off";
 
 #[derive(Debug, Args)]
 pub struct OperatorArgs {
-    /// Which controllers to run; this release has plan, harvester and planner
+    /// Which controllers to run; this release has plan, harvester, planner and guest
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "plan", value_parser = controller)]
     controllers: Vec<Controller>,
     /// The namespace of the Plans and of the Lease [default: $SYSTEM_UPGRADE_CONTROLLER_NAMESPACE, else system-upgrade]
@@ -88,6 +94,7 @@ enum Controller {
     Plan,
     Harvester,
     Planner,
+    Guest,
 }
 
 fn controller(name: &str) -> Result<Controller, String> {
@@ -95,10 +102,11 @@ fn controller(name: &str) -> Result<Controller, String> {
         "plan" => Ok(Controller::Plan),
         "harvester" => Ok(Controller::Harvester),
         "planner" => Ok(Controller::Planner),
-        "guest" | "logs" => {
-            Err(format!("the controller {name} is not in this release, only plan, harvester and planner are"))
+        "guest" => Ok(Controller::Guest),
+        "logs" => {
+            Err("the controller logs is not in this release, only plan, harvester, planner and guest are".to_owned())
         }
-        _ => Err("there is no such controller, only plan, harvester and planner".to_owned()),
+        _ => Err("there is no such controller, only plan, harvester, planner and guest".to_owned()),
     }
 }
 
@@ -140,6 +148,12 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
             tracing::info!("plans of machines in namespace {}, Lease {}", planner.namespace, planner.election.name);
             Planner::new(client.clone(), planner).run(until_told())
         });
+        let guests = runs(Controller::Guest).then(|| {
+            let clusters = guests(&options.identity, &options.settings.kubectl_image);
+            let ElectionOptions { namespace, name, .. } = &clusters.election;
+            tracing::info!("TanzuKubernetesClusters, Lease {namespace}/{name}");
+            Clusters::new(client.clone(), clusters).run(until_told())
+        });
         let webhooks = match webhooks {
             Some(webhooks) => Some(Webhooks::bind(webhooks).await?.run(client.clone(), until_told())),
             None => None,
@@ -155,7 +169,7 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
             }
             Operator::new(client, options).run(until_told())
         });
-        tokio::join!(told, if_any(upgrades), if_any(planner), if_any(webhooks));
+        tokio::join!(told, if_any(upgrades), if_any(planner), if_any(guests), if_any(webhooks));
         tracing::info!("stopped");
         Ok(())
     })
@@ -184,6 +198,16 @@ fn watch(connection: &Connection, listen: SocketAddr) -> anyhow::Result<()> {
         tracing::info!("stopped");
         Ok(())
     })
+}
+
+/// How guest clusters are kept.
+fn guests(identity: &str, image: &str) -> ClustersOptions {
+    let settings = GuestSettings {
+        image: image.to_owned(),
+        service_account: GUEST_SERVICE_ACCOUNT.to_owned(),
+        machine_timeout: MACHINE_TIMEOUT,
+    };
+    ClustersOptions::new(identity, settings, Arc::new(RealGuests), Clock::real())
 }
 
 /// Whether and how to answer the API server.
@@ -273,9 +297,13 @@ mod tests {
     fn controllers_of_later_releases_are_refused_by_name() {
         assert_eq!(controller("plan"), Ok(Controller::Plan));
         assert_eq!(
-            controller("guest").unwrap_err(),
-            "the controller guest is not in this release, only plan, harvester and planner are"
+            controller("logs").unwrap_err(),
+            "the controller logs is not in this release, only plan, harvester, planner and guest are"
         );
-        assert_eq!(controller("plans").unwrap_err(), "there is no such controller, only plan, harvester and planner");
+        assert_eq!(controller("guest"), Ok(Controller::Guest));
+        assert_eq!(
+            controller("plans").unwrap_err(),
+            "there is no such controller, only plan, harvester, planner and guest"
+        );
     }
 }

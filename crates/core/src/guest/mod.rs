@@ -1,4 +1,4 @@
-//! The update of a guest cluster's control plane: machine by machine, one more before one less.
+//! The update of a guest cluster's control plane: machine by machine, one more before one less. [`tanzu`] has that of a whole cluster.
 //!
 //! [`decide`] looks at the management cluster, at the guest and at its etcd, and says what comes next: deeds, waits with their
 //! deadlines, or the end. It remembers nothing: whoever begins anew finds out from the objects how far the update is. A Machine is
@@ -16,6 +16,7 @@ mod patch;
 mod recovery;
 mod removal;
 mod seen;
+pub mod tanzu;
 mod view;
 mod wait;
 
@@ -26,6 +27,7 @@ pub use certificates::KINDS as CERTIFICATES;
 pub use decide::decide;
 pub use dialect::Dialect;
 pub use etcd::Member;
+pub(crate) use order::begins_with;
 pub use order::{Order, OrderError, Patches, Version};
 pub use recovery::recover;
 pub use seen::{Collection, Seen};

@@ -74,6 +74,11 @@ impl std::fmt::Display for Version {
     }
 }
 
+/// Whether a version is one that a hint stands for: `v1.15.1` for `v1.15.1+vmware.1`, and not for `v1.15.10`.
+pub fn begins_with(version: &str, hint: &str) -> bool {
+    version.strip_prefix(hint).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '+', '-']))
+}
+
 impl Patches {
     /// One list as it is given on the command line; empty for none.
     pub fn parse(what: &'static str, text: &str) -> Result<Vec<Value>, OrderError> {

@@ -13,6 +13,18 @@ pub enum Collection {
     /// The objects that stand for the virtual machines, of whatever kind, as `KIND/NAME`.
     Infrastructure,
     Secrets,
+    /// TanzuKubernetesClusters.
+    Tanzu,
+    /// VirtualMachineImages.
+    Images,
+    /// MachineDeployments, MachineSets, and the templates of their Machines.
+    Deployments,
+    Sets,
+    MachineTemplates,
+    ConfigTemplates,
+    Jobs,
+    /// Deployments where the Jobs are: other controllers.
+    Controllers,
     Nodes,
     /// The static pods of the control plane.
     Pods,

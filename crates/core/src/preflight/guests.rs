@@ -13,6 +13,7 @@ use super::versions::Release;
 use super::{Asked, Check, Finding, Intent, Scope, Severity};
 use crate::cluster::tanzu::{GuestCluster, MachineImage, Pool, Release as Distribution};
 use crate::cluster::{Amount, Cluster, ObjectRef, cluster_api, condition};
+use crate::guest::begins_with;
 use crate::plan::version::is_lower;
 
 pub const CHECKS: &[Check] = &[
@@ -141,18 +142,13 @@ fn wanted<'a>(cluster: &'a Cluster, guest: &'a GuestCluster) -> Option<&'a str> 
     if !asked.full_version.is_empty() {
         return Some(&asked.full_version);
     }
-    let begins = |version: &&str| !asked.version.is_empty() && hinted(&asked.version, version);
+    let begins = |version: &&str| !asked.version.is_empty() && begins_with(version, &asked.version);
     let versions = cluster.tanzu.releases.iter().map(|release| release.spec.version.as_str());
     let mut fitting: Vec<&str> = versions.filter(begins).collect();
     fitting.sort_by(
         |one, other| if is_lower(one, other) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater },
     );
     fitting.pop()
-}
-
-/// `v1.15.1` stands for `v1.15.1+vmware.1`, and not for `v1.15.10`.
-fn hinted(hint: &str, version: &str) -> bool {
-    version.strip_prefix(hint).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '+', '-']))
 }
 
 fn release_of<'a>(cluster: &'a Cluster, version: &str) -> Option<&'a Distribution> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use drover_clock::Clock;
 use drover_core::decision::Act;
 use drover_core::drain::{OnTimeout, Options};
@@ -32,22 +33,7 @@ impl Hands {
     /// The answer is the newest that is known of the object, a refusal's as well: whoever lost a race reads it at once.
     pub async fn write(&self, write: &Write, books: &mut Books) -> Result<(), String> {
         let api = self.side(write.object.side)?;
-        let manager = format!("fieldManager={}", drover_api::marks::FIELD_MANAGER);
-        let path = write.object.path();
-        let answer = match &write.act {
-            Act::Create(body) => api.post(&format!("{}?{manager}", write.object.collection()), body).await,
-            Act::Patch(patch) => api.patch(&format!("{path}?{manager}"), patch).await,
-            Act::PatchStatus(patch) => api.patch(&format!("{path}/status?{manager}"), patch).await,
-            Act::Delete { uid } => {
-                let options = json!({
-                    "apiVersion": "v1", "kind": "DeleteOptions",
-                    "propagationPolicy": "Background", "preconditions": { "uid": uid },
-                });
-                api.delete(&path, &options).await
-            }
-            Act::Call { part } => api.put(&format!("{path}/{part}"), &json!({})).await,
-        };
-        match answer {
+        match send(&api, write).await {
             Ok(body) => {
                 let value: Option<Value> = serde_json::from_slice(&body).ok();
                 books.learn(&write.object, value.filter(|value| value["kind"] != "Status"));
@@ -102,6 +88,25 @@ impl Hands {
         let limit: Duration = self.clock.on_the_wall(ETCD_PATIENCE);
         let silent = |_| Err(format!("no answer within {} s", ETCD_PATIENCE.as_secs()));
         tokio::time::timeout(limit, deed).await.unwrap_or_else(silent)
+    }
+}
+
+/// Asks for one change.
+pub async fn send(api: &Api, write: &Write) -> Result<Bytes, ApiError> {
+    let manager = format!("fieldManager={}", drover_api::marks::FIELD_MANAGER);
+    let path = write.object.path();
+    match &write.act {
+        Act::Create(body) => api.post(&format!("{}?{manager}", write.object.collection()), body).await,
+        Act::Patch(patch) => api.patch(&format!("{path}?{manager}"), patch).await,
+        Act::PatchStatus(patch) => api.patch(&format!("{path}/status?{manager}"), patch).await,
+        Act::Delete { uid } => {
+            let options = json!({
+                "apiVersion": "v1", "kind": "DeleteOptions",
+                "propagationPolicy": "Background", "preconditions": { "uid": uid },
+            });
+            api.delete(&path, &options).await
+        }
+        Act::Call { part } => api.put(&format!("{path}/{part}"), &json!({})).await,
     }
 }
 

@@ -1,11 +1,14 @@
 //! Carries out the update of a guest cluster's control plane: follows both clusters, decides with [`drover_core::guest`], acts.
+//! [`Clusters`] keeps whole TanzuKubernetesClusters as they are asked for, and begins such updates.
 //!
-//! It is one try, as a Job makes it: it ends when no machine differs, or when something takes too long. Whoever begins anew goes
+//! An update is one try, as a Job makes it: it ends when no machine differs, or when something takes too long. Whoever begins anew goes
 //! on from there.
 
 mod books;
+mod clusters;
 pub mod etcdctl;
 mod hands;
+mod ledger;
 mod recovery;
 
 use std::collections::BTreeSet;
@@ -21,6 +24,7 @@ use jiff::Timestamp;
 use kube::Client;
 use serde::Deserialize;
 
+pub use self::clusters::{Clusters, ClustersOptions};
 pub use self::recovery::{RecoveryError, recover_certificates};
 
 use self::books::Books;

@@ -72,6 +72,8 @@ pub struct Gate {
     orders: UnboundedSender<Order>,
     sabotage: Option<Sabotage>,
     record: Arc<Mutex<Record>>,
+    /// Nothing goes wrong with what passes.
+    is_open: bool,
 }
 
 struct Shared {
@@ -154,7 +156,12 @@ impl Gate {
             purposes: Tally::new(),
             reasons: Tally::new(),
         };
-        Gate { server, clock, shared: Arc::new(Mutex::new(shared)), orders, sabotage, record }
+        Gate { server, clock, shared: Arc::new(Mutex::new(shared)), orders, sabotage, record, is_open: false }
+    }
+
+    /// The same for whoever is no operator: writes are neither counted nor tampered with.
+    pub fn open(&self) -> Self {
+        Gate { is_open: true, ..self.clone() }
     }
 
     /// A client whose requests pass this gate.
@@ -396,6 +403,9 @@ impl Exchange<'_> {
 
     async fn write(mut self) -> Response<GatedBody> {
         let gate = self.gate;
+        if gate.is_open {
+            return self.answer().await;
+        }
         let (purpose, faults, due) = gate.shared().next_write(&self.asked);
         gate.record().note_write(&purpose);
         for held in due {

@@ -1,5 +1,5 @@
 //! What must hold of a guest cluster while its control plane is updated: its certificates stay, its etcd has its quorum, its API
-//! answers, and there is never more than one machine too many, or one too few.
+//! answers, there is never more than one machine too many, or one too few, and no worker is ahead of it.
 
 use serde_json::Value;
 
@@ -56,7 +56,23 @@ impl Checker {
         }
     }
 
+    /// No worker is made of a version that a machine of the control plane has not.
+    fn check_order(&mut self, known: &Known) {
+        let version = |machine: &Value| {
+            let text = machine["spec"]["version"].as_str().unwrap_or_default();
+            let numbers = text.split(['.', '+', '-']).map(|part| part.parse::<u64>().unwrap_or(0));
+            numbers.collect::<Vec<u64>>()
+        };
+        let is_master = |machine: &&Value| machine["metadata"]["labels"]["cluster.x-k8s.io/control-plane"].is_string();
+        let Some(oldest) = known.all("Machine").filter(is_master).map(version).min() else { return };
+        let ahead = known.named("Machine").find(|(_, _, machine)| !is_master(machine) && version(machine) > oldest);
+        if let Some((_, name, _)) = ahead {
+            self.violation(format!("worker {name} is of a higher version than the control plane"));
+        }
+    }
+
     pub(super) fn check_machines(&mut self, known: &Known) {
+        self.check_order(known);
         let is_of_control_plane =
             |machine: &&Value| machine["metadata"]["labels"]["cluster.x-k8s.io/control-plane"].is_string();
         let count = known.all("Machine").filter(is_of_control_plane).count();

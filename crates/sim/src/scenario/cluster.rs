@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use drover_api::crds::{self, Controller};
+use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::CONTAINER;
 use drover_corral::apiserver::ApiServer;
 use drover_corral::world::{WorldOptions, annotations};
 use kube::core::Status;
@@ -77,6 +78,7 @@ impl Scenario {
         let mut options = WorldOptions::default().with(self.products()).with(self.guest_parts());
         if self.runs_programs() {
             options.kubelet.run_elsewhere = programs::run_elsewhere(self.prepares_by_drain());
+            options.kubelet.run_elsewhere.extend(self.tanzu().map(|_| CONTAINER.to_owned()));
         }
         options.kubelet.lease_period = None;
         options.kubelet.job_duration = Duration::from_secs(self.job_seconds);
@@ -92,7 +94,7 @@ impl Scenario {
 
     /// Whether something of Drover's runs inside the simulated kubelets.
     pub fn runs_programs(&self) -> bool {
-        self.drains() || self.upgrade().is_some()
+        self.drains() || self.upgrade().is_some() || self.tanzu().is_some()
     }
 
     /// Whether a Plan empties its nodes by what prepares them, too.

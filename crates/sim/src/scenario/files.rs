@@ -102,6 +102,9 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "guest-machine-never-comes",
     "guest-member-stays",
     "guest-machine-stays",
+    "guest-tkc",
+    "guest-tkc-workers-never-come",
+    "guest-tkc-workers-return",
     "beside-the-original",
     "no-permission",
 ];

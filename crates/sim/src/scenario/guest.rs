@@ -1,4 +1,4 @@
-//! A guest cluster in a few lines, and the update of its control plane.
+//! A guest cluster in a few lines, and its update.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Scenario;
+use super::tanzu::kubernetes;
 use crate::known::Known;
 
 const CERTIFICATES: [&str; 4] = ["ca", "etcd", "proxy", "sa"];
@@ -37,6 +38,19 @@ pub struct Guest {
     /// Annotations of machines and their infrastructure, by number from 1; those that tell them what to do are in corral.md.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub told: BTreeMap<usize, BTreeMap<String, String>>,
+    /// How many workers a MachineDeployment keeps; without, there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<usize>,
+    /// A TanzuKubernetesCluster stands for it, and is kept as it is asked for; `from` and `to` are distributions then, such as
+    /// `v1.16.7+vmware.1-guest.1`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub tanzu: bool,
+    /// Merged into the spec of the TanzuKubernetesCluster.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub spec: Value,
+    /// Of the TanzuKubernetesCluster.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
     /// More objects of the guest cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub manifests: Vec<Value>,
@@ -54,6 +68,10 @@ impl Default for Guest {
             bootstrap_patches: Vec::new(),
             kubeadm_patches: Vec::new(),
             told: BTreeMap::new(),
+            workers: None,
+            tanzu: false,
+            spec: Value::Null,
+            annotations: BTreeMap::new(),
             manifests: Vec::new(),
         }
     }
@@ -69,18 +87,18 @@ impl Guest {
             namespace: self.namespace.clone(),
             name: self.name.clone(),
             machines: self.machines,
-            version: version.trim_start_matches('v').to_owned(),
+            version: kubernetes(version).trim_start_matches('v').to_owned(),
             told: self.told.clone(),
-            workers: None,
-            distribution: None,
+            workers: self.workers,
+            distribution: self.tanzu.then(|| version.to_owned()),
         }
     }
 }
 
 impl Scenario {
-    /// The update that is asked for; none without a guest cluster.
+    /// The update that is asked for; none without a guest cluster, or where a TanzuKubernetesCluster asks for it.
     pub fn order(&self) -> Option<Result<Order, OrderError>> {
-        let guest = self.guest.as_ref()?;
+        let guest = self.guest.as_ref().filter(|guest| !guest.tanzu)?;
         let Some(version) = Version::parse(&self.to) else { return Some(Err(OrderError::Version(self.to.clone()))) };
         let order = Order {
             namespace: guest.namespace.clone(),
@@ -102,6 +120,7 @@ impl Scenario {
         let Some(guest) = &self.guest else { return Vec::new() };
         let mut objects = definitions::guest();
         objects.extend(guest.settled(&self.from).settled(Timestamp::UNIX_EPOCH).management);
+        objects.extend(self.tanzu_objects());
         objects
     }
 
@@ -133,10 +152,18 @@ impl Scenario {
     pub fn unmet_of_guest(&self, known: &Known, guest: &Known) -> Vec<String> {
         let Some(lines) = self.guest.as_ref().filter(|_| self.expect.complete.is_none()) else { return Vec::new() };
         let mut unmet = Vec::new();
-        let version = self.to.trim_start_matches('v');
-        let mut names = BTreeSet::new();
+        let version = kubernetes(&self.to).trim_start_matches('v');
+        let (mut names, mut all, mut parts) = (BTreeSet::new(), BTreeSet::new(), [BTreeSet::new(), BTreeSet::new()]);
         for (_, name, machine) in known.named("Machine") {
-            names.insert(name.to_owned());
+            all.insert(name.to_owned());
+            if machine["metadata"]["labels"]["cluster.x-k8s.io/control-plane"].is_string() {
+                names.insert(name.to_owned());
+            }
+            let refers =
+                [&machine["spec"]["bootstrap"]["configRef"]["name"], &machine["spec"]["infrastructureRef"]["name"]];
+            for (part, name) in parts.iter_mut().zip(refers) {
+                part.insert(name.as_str().unwrap_or_default().to_owned());
+            }
             let annotations = &machine["metadata"]["annotations"];
             if machine["spec"]["version"] != version {
                 unmet.push(format!("machine {name} is of {}", machine["spec"]["version"]));
@@ -153,19 +180,24 @@ impl Scenario {
         if names.len() != lines.machines {
             unmet.push(format!("there are {} machines, not {}", names.len(), lines.machines));
         }
-        for kind in ["KubeadmConfig", "WCPMachine"] {
+        let workers = lines.workers.unwrap_or(0);
+        if all.len() != names.len() + workers {
+            unmet.push(format!("there are {} workers, not {workers}", all.len() - names.len()));
+        }
+        for (kind, part) in ["KubeadmConfig", "WCPMachine"].into_iter().zip(&parts) {
             let left: BTreeSet<String> = known.named(kind).map(|(_, name, _)| name.to_owned()).collect();
-            if left != names {
-                unmet.push(format!("there are {kind}s {left:?} for machines {names:?}"));
+            if left != *part {
+                unmet.push(format!("there are {kind}s {left:?}, and machines refer to {part:?}"));
             }
         }
         let nodes: BTreeSet<String> = guest.named("Node").map(|(_, name, _)| name.to_owned()).collect();
         let voters: BTreeSet<String> = crate::invariants::guests::voters(guest).into_iter().collect();
-        for (what, found) in [("Nodes", nodes), ("voters of etcd", voters)] {
-            if found != names {
-                unmet.push(format!("the {what} are {found:?}, the machines {names:?}"));
+        for (what, found, machines) in [("Nodes", nodes, &all), ("voters of etcd", voters, &names)] {
+            if found != *machines {
+                unmet.push(format!("the {what} are {found:?}, the machines {machines:?}"));
             }
         }
+        unmet.extend(self.tanzu().into_iter().flat_map(|guest| self.unmet_of_tanzu(known, guest)));
         unmet.extend(unmet_certificates(known, lines));
         unmet.extend(unmet_kubeadm(guest, version, &names));
         unmet

@@ -7,6 +7,7 @@ mod guest;
 mod harvester;
 pub mod pattern;
 mod span;
+mod tanzu;
 
 use std::collections::{BTreeMap, BTreeSet};
 

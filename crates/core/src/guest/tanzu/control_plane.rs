@@ -1,0 +1,182 @@
+//! The control plane: which of its Machines differ from what is asked for, and the Job that replaces them.
+
+use std::collections::BTreeSet;
+
+use drover_api::marks::UPDATE_FINALIZER;
+use drover_api::tanzu::NAMESPACE;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::difference::leaves;
+use super::job::{self, State};
+use super::{Held, Reason, View, Wait, text, time};
+use crate::decision::Act;
+use crate::guest::copy;
+use crate::guest::dialect::Dialect;
+use crate::guest::order::{Order, Version};
+use crate::guest::view::{Flow, View as ToolView};
+use crate::guest::wait::{Next, Object, Side, Write};
+
+/// How long after the end of a Job its Machines may still look as before: what is watched comes in any order.
+const AFTERMATH: SignedDuration = SignedDuration::from_secs(60);
+/// Of Kubernetes before and after 1.28, how many minor versions a kubelet may be behind.
+const OLDEST_WORKER: [u64; 2] = [2, 3];
+
+/// What becomes of the control plane.
+#[derive(Debug, PartialEq)]
+pub enum Course {
+    /// It is as it is asked for.
+    Settled,
+    Waits(Wait),
+    /// Nothing is done to the cluster before a person has done something.
+    Stopped(Wait),
+    /// The first of these changes the TanzuKubernetesCluster itself, and is decided on alone.
+    Marks(Write),
+    Acts(Vec<Write>),
+}
+
+/// The Machines that differ, and in what.
+pub fn differences(view: &View<'_>, order: &Order) -> Held<Vec<(String, Vec<String>)>> {
+    let drained = BTreeSet::new();
+    let tool = ToolView {
+        order,
+        dialect: Dialect::V1alpha2,
+        seen: view.own,
+        away: None,
+        etcd: None,
+        drained: &drained,
+        started: view.now,
+        told: &[],
+        now: view.now,
+    };
+    let mut differing = Vec::new();
+    for machine in tool.machines().iter().filter(|machine| machine.leaving_since().is_none()) {
+        let found: Flow<Vec<String>> = (|| {
+            let mut found = Vec::new();
+            let runs = machine.version();
+            if runs.as_ref() != Some(&order.version) {
+                let runs = runs.map_or_else(|| "none".to_owned(), |version| format!("v{version}"));
+                found.push(format!("version: {runs} → v{}", order.version));
+            }
+            if let Some(infrastructure) = tool.infrastructure_of(machine) {
+                found.extend(leaves(&infrastructure["spec"], &copy::infrastructure_spec(&tool, infrastructure)?));
+            }
+            if let Some(config) = tool.config_of(machine) {
+                let (before, after) = copy::bootstrap_specs(&tool, config)?;
+                found.extend(leaves(&before, &after));
+            }
+            Ok(found)
+        })();
+        match found {
+            Ok(found) if found.is_empty() => {}
+            Ok(found) => differing.push((machine.name().to_owned(), found)),
+            Err(next) => {
+                let why = if let Next::Fail(failure) = next { failure.sentence } else { String::new() };
+                return Err(Box::new(view.wait(machine.reference(), Reason::MachineIncomplete, why)));
+            }
+        }
+    }
+    Ok(differing)
+}
+
+/// What comes next, given what differs and what add-ons wait for.
+pub fn course(view: &View<'_>, order: &Order, differing: &[(String, Vec<String>)], addons: Option<Wait>) -> Course {
+    let jobs = job::of_cluster(view);
+    if let Some(failed) = jobs.iter().find(|one| job::state(one) == State::Failed) {
+        return Course::Stopped(failure(view, failed, "has failed"));
+    }
+    if let Some(active) = jobs.iter().find(|one| job::state(one) == State::Active) {
+        let object = job_object(active);
+        let sentence = format!("{object} is at work on the control plane");
+        let remedy = format!("kubectl -n {NAMESPACE} logs -l job-name={}", object.name);
+        return Course::Waits(view.wait(object, Reason::ControlPlaneUpdating, sentence).with_remedy(remedy));
+    }
+    if differing.is_empty() {
+        return if has_finalizer(view) { Course::Marks(finalizer(view, false)) } else { Course::Settled };
+    }
+    if let Some(ended) = jobs.iter().find(|one| text(&one["metadata"]["name"]) == job::name(order)) {
+        let wait = failure(view, ended, "has ended well, and yet machines differ from what is asked for");
+        let until = time(&ended["status"]["completionTime"]).and_then(|end| end.checked_add(AFTERMATH).ok());
+        return match until.filter(|until| *until > view.now) {
+            Some(until) => Course::Waits(settles(view, ended, until)),
+            None => Course::Stopped(wait),
+        };
+    }
+    if let Some(wait) = addons {
+        return Course::Waits(wait);
+    }
+    if let Some(wait) = workers_too_old(view, order) {
+        return Course::Stopped(wait);
+    }
+    if !has_finalizer(view) {
+        return Course::Marks(finalizer(view, true));
+    }
+    let outdated = jobs.iter().map(|job| Write {
+        object: job_object(job),
+        act: Act::Delete { uid: text(&job["metadata"]["uid"]).to_owned() },
+        purpose: "clear away the Job of an earlier update",
+    });
+    let manifest = job::manifest(view, order);
+    let object = Object::of(Side::Management, &manifest);
+    let create = Write { object, act: Act::Create(manifest), purpose: "begin the update of a control plane" };
+    Course::Acts(outdated.chain([create]).collect())
+}
+
+fn settles(view: &View<'_>, job: &Value, until: Timestamp) -> Wait {
+    let object = job_object(job);
+    let sentence = format!("{object} has ended well, and its machines have not been seen yet");
+    let mut wait = view.wait(object, Reason::ControlPlaneUpdating, sentence);
+    wait.deadline = Some(until);
+    wait
+}
+
+fn failure(view: &View<'_>, job: &Value, how: &str) -> Wait {
+    let object = job_object(job);
+    let name = &object.name;
+    let remedy = format!(
+        "kubectl -n {NAMESPACE} logs -l job-name={name}; to try again: kubectl -n {NAMESPACE} delete job {name}"
+    );
+    let sentence = format!("{object} {how}");
+    view.wait(object, Reason::ControlPlaneUpdateFailed, sentence).with_remedy(remedy)
+}
+
+fn job_object(job: &Value) -> Object {
+    // Items of a list do not say what they are.
+    Object { api_version: "batch/v1".to_owned(), kind: "Job".to_owned(), ..Object::of(Side::Management, job) }
+}
+
+/// A kubelet may be only so many minor versions behind its API server.
+fn workers_too_old(view: &View<'_>, order: &Order) -> Option<Wait> {
+    let may_lag = OLDEST_WORKER[usize::from(order.version.minor() >= 28)];
+    let too_old = view.machines(false).find_map(|machine| {
+        let version = Version::parse(text(&machine["spec"]["version"]))?;
+        (version.minor() + may_lag < order.version.minor()).then_some((machine, version))
+    });
+    let (machine, version) = too_old?;
+    let object = Object::of(Side::Management, machine);
+    let sentence = format!(
+        "{object} is of {version}: beside a control plane of {} it may be {may_lag} minor versions older at most",
+        order.version
+    );
+    Some(
+        view.wait(object, Reason::WorkersTooOld, sentence).with_remedy("bring the workers to the version before first"),
+    )
+}
+
+pub fn has_finalizer(view: &View<'_>) -> bool {
+    view.tkc["metadata"]["finalizers"].as_array().into_iter().flatten().any(|one| one == UPDATE_FINALIZER)
+}
+
+/// The TanzuKubernetesCluster stays while a Job is at work on it.
+pub fn finalizer(view: &View<'_>, wanted: bool) -> Write {
+    let metadata = &view.tkc["metadata"];
+    let mut all: Vec<Value> = metadata["finalizers"].as_array().cloned().unwrap_or_default();
+    all.retain(|one| one != UPDATE_FINALIZER);
+    if wanted {
+        all.push(json!(UPDATE_FINALIZER));
+    }
+    let patch = json!({ "metadata": { "resourceVersion": metadata["resourceVersion"], "finalizers": all } });
+    let purpose =
+        if wanted { "hold the cluster while its control plane is updated" } else { "hold the cluster no longer" };
+    Write { object: view.object(), act: Act::Patch(patch), purpose }
+}

@@ -1,0 +1,182 @@
+//! The steps of an update, in their order: what is asked for, add-ons, control plane, workers.
+
+use std::collections::BTreeSet;
+
+use drover_api::marks::GUEST;
+use drover_api::tanzu::NAMESPACE;
+use serde_json::Value;
+
+use super::distribution::{Asked, Distribution, asked, written_down};
+use super::publish::{Findings, status};
+use super::{Decision, Held, Reason, View, Wait, addons, control_plane, job, rollout, text, wanted, workers};
+use crate::decision::Act;
+use crate::guest::order::Version;
+use crate::guest::seen::{Collection, Seen};
+use crate::guest::wait::{Object, Side, Write};
+use crate::plan::version::is_lower;
+
+pub fn decide(view: &View<'_>) -> Decision {
+    if !view.tkc["metadata"]["deletionTimestamp"].is_null() {
+        return leave(view);
+    }
+    let mut found = Findings::default();
+    let acts = match look(view, &mut found) {
+        Ok(acts) => acts,
+        Err(wait) => {
+            found.waits.push(*wait);
+            Vec::new()
+        }
+    };
+    // What changes the TanzuKubernetesCluster itself is done alone: all else rests on its version.
+    let is_own = |write: &Write| write.object == view.object();
+    let writes = match acts.iter().any(is_own) {
+        true => acts,
+        // What differs is said before it is acted on.
+        false => status(view, &found).into_iter().chain(acts).collect(),
+    };
+    let deadlines = found.waits.iter().filter_map(|wait| wait.deadline);
+    let look_again = deadlines.filter(|deadline| *deadline > view.now).min();
+    Decision { writes, waits: found.waits, look_again }
+}
+
+/// What is to be done about it. A wait in place of that speaks against everything.
+fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
+    if view.cluster().is_none() {
+        let sentence = format!("there is no Cluster {}/{}", view.namespace(), view.name());
+        let wait = view.wait(view.object(), Reason::ClusterMissing, sentence);
+        return Err(Box::new(wait.with_remedy("clusters are updated here, and made elsewhere")));
+    }
+    even(view)?;
+    let distribution = match asked(view)? {
+        Asked::Resolved(version) => return Ok(vec![written_down(view, &version)]),
+        Asked::Found(distribution) => distribution,
+    };
+    refuse(view, &distribution)?;
+    found.version = Some(distribution.version.clone());
+
+    let order = wanted::order(view, &distribution);
+    let differing = control_plane::differences(view, &order)?;
+    let mut differences: Vec<String> = Vec::new();
+    for (machine, what) in &differing {
+        differences.extend(what.iter().map(|what| format!("Machine {machine}: {what}")));
+    }
+    let pool = workers::compare(view, &distribution);
+    if let Ok(Some(pool)) = &pool {
+        let name = text(&pool.deployment["metadata"]["name"]);
+        differences.extend(pool.differences.iter().map(|what| format!("MachineDeployment {name}: {what}")));
+    }
+    found.differences = differences;
+
+    let mut acts = Vec::new();
+    let names = differing.iter().map(|(name, _)| name.clone()).collect();
+    let mut before = rollout::ControlPlane { halted: false, differing: names };
+    match control_plane::course(view, &order, &differing, addons::gate(view, &distribution)) {
+        control_plane::Course::Settled => found.waits.extend(scaled(view)),
+        control_plane::Course::Waits(wait) => {
+            found.moves = true;
+            found.waits.push(wait);
+        }
+        control_plane::Course::Stopped(wait) => {
+            before.halted = true;
+            found.waits.push(wait);
+        }
+        control_plane::Course::Marks(mark) => return Ok(vec![mark]),
+        control_plane::Course::Acts(writes) => acts.extend(writes),
+    }
+    if let Some(pool) = pool? {
+        let course = rollout::course(view, &pool, &before);
+        found.moves |= rollout::moves(view, pool.deployment);
+        found.waits.extend(course.waits);
+        acts.extend(course.writes);
+    }
+    Ok(acts)
+}
+
+fn even(view: &View<'_>) -> Held<()> {
+    let count = view.tkc["spec"]["topology"]["controlPlane"]["count"].as_i64().unwrap_or(0);
+    if count % 2 == 1 {
+        return Ok(());
+    }
+    let sentence = format!("spec.topology.controlPlane.count is {count}, which is not odd");
+    let wait = view.wait(view.object(), Reason::CountRefused, sentence);
+    Err(Box::new(wait.with_remedy("set spec.topology.controlPlane.count to 1, 3 or 5")))
+}
+
+/// A control plane is updated with the machines that it has.
+fn scaled(view: &View<'_>) -> Option<Wait> {
+    let count = view.tkc["spec"]["topology"]["controlPlane"]["count"].as_u64().unwrap_or(0);
+    let there = view.machines(true).filter(|machine| machine["metadata"]["deletionTimestamp"].is_null()).count();
+    if u64::try_from(there).ok() == Some(count) {
+        return None;
+    }
+    let sentence = format!("spec.topology.controlPlane.count is {count}, and there are {there} machines");
+    let wait = view.wait(view.object(), Reason::CountDiffers, sentence);
+    Some(wait.with_remedy("control planes are not made larger or smaller by Drover"))
+}
+
+/// Versions never fall, and never skip a minor.
+fn refuse(view: &View<'_>, distribution: &Distribution) -> Held<()> {
+    let refused = |sentence: String, remedy: &str| {
+        Err(Box::new(view.wait(view.object(), Reason::VersionRefused, sentence).with_remedy(remedy)))
+    };
+    let wanted = &distribution.version;
+    let runs = text(&view.tkc["status"]["version"]);
+    if is_lower(wanted, runs) {
+        let sentence = format!("spec.distribution.fullVersion is {wanted}, which is lower than {runs}, which runs");
+        return refused(sentence, "ask for that version again, or a higher one");
+    }
+    let version = |machine: &Value| Version::parse(text(&machine["spec"]["version"]));
+    let machines = || view.machines(true).filter_map(version);
+    if let Some(newest) = machines().max().filter(|newest| *newest > distribution.kubernetes) {
+        let sentence = format!(
+            "spec.distribution.fullVersion is {wanted}, of Kubernetes {}, and the control plane is of {newest} already",
+            distribution.kubernetes
+        );
+        return refused(sentence, "a control plane is never made older: ask for a higher version");
+    }
+    if let Some(oldest) = machines().min()
+        && (oldest.major() != distribution.kubernetes.major() || oldest.minor() + 1 < distribution.kubernetes.minor())
+    {
+        let sentence = format!(
+            "spec.distribution.fullVersion is {wanted}, more than one minor version further than {oldest}, which runs"
+        );
+        return refused(sentence, "raise it one minor version at a time");
+    }
+    Ok(())
+}
+
+/// A cluster that goes takes its Jobs along.
+fn leave(view: &View<'_>) -> Decision {
+    let deletion = |job: &&Value| Write {
+        object: Object::of(Side::Management, job),
+        act: Act::Delete { uid: text(&job["metadata"]["uid"]).to_owned() },
+        purpose: "clear away the Job of a cluster that goes",
+    };
+    let jobs = job::of_cluster(view);
+    let left = jobs.iter().filter(|job| job["metadata"]["deletionTimestamp"].is_null());
+    let mut writes: Vec<Write> = left.map(deletion).collect();
+    if jobs.is_empty() && control_plane::has_finalizer(view) {
+        writes.push(control_plane::finalizer(view, false));
+    }
+    Decision { writes, ..Decision::default() }
+}
+
+/// Jobs of ours whose cluster is gone. `clusters` are the uids of those that there are.
+pub fn forsaken(system: &Seen, clusters: &BTreeSet<String>) -> Vec<Write> {
+    let is_forsaken = |job: &&Value| {
+        let owner = job["metadata"]["annotations"][GUEST].as_str().and_then(|owner| owner.rsplit('/').next());
+        owner.is_some_and(|uid| !clusters.contains(uid)) && job["metadata"]["deletionTimestamp"].is_null()
+    };
+    let deletion = |job: &Value| Write {
+        object: Object {
+            side: Side::Management,
+            api_version: "batch/v1".to_owned(),
+            kind: "Job".to_owned(),
+            namespace: NAMESPACE.to_owned(),
+            name: text(&job["metadata"]["name"]).to_owned(),
+        },
+        act: Act::Delete { uid: text(&job["metadata"]["uid"]).to_owned() },
+        purpose: "clear away the Job of a cluster that is gone",
+    };
+    system.all(Collection::Jobs).filter(is_forsaken).map(deletion).collect()
+}

@@ -1,0 +1,123 @@
+//! Which distribution is asked for, and what its image says of it.
+
+use drover_api::vm_operator::virtual_machine_image::annotations::DISTRIBUTION;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Held, Reason, View, text};
+use crate::decision::Act;
+use crate::guest::order::{Version, begins_with};
+use crate::guest::seen::Collection;
+use crate::guest::wait::{Object, Side, Write};
+use crate::plan::version::is_lower;
+
+/// A distribution, as its image tells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Distribution {
+    /// In full, such as `v1.16.7+vmware.1-guest.1`.
+    pub version: String,
+    pub image: String,
+    pub kubernetes: Version,
+    pub parts: Parts,
+}
+
+/// The annotation of the image.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Parts {
+    pub kubernetes: Component,
+    pub etcd: Component,
+    pub coredns: Component,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Component {
+    pub image_repository: String,
+    pub version: String,
+}
+
+pub enum Asked {
+    Found(Box<Distribution>),
+    /// Only the beginning of a version is given: this is the newest that there is, to be written down.
+    Resolved(String),
+}
+
+/// What `spec.distribution` means.
+pub fn asked(view: &View<'_>) -> Held<Asked> {
+    let spec = &view.tkc["spec"]["distribution"];
+    let (full, hint) = (text(&spec["fullVersion"]), text(&spec["version"]));
+    let refused = |reason: Reason, sentence: String, remedy: String| {
+        Box::new(view.wait(view.object(), reason, sentence).with_remedy(remedy))
+    };
+    if full.is_empty() && hint.is_empty() {
+        let sentence = "neither spec.distribution.fullVersion nor spec.distribution.version is given".to_owned();
+        return Err(refused(Reason::VersionUnknown, sentence, list_images()));
+    }
+    if full.is_empty() {
+        let newest = versions(view).into_iter().filter(|(version, _)| begins_with(version, hint)).reduce(newer);
+        return match newest {
+            Some((version, _)) => Ok(Asked::Resolved(version)),
+            None => {
+                let sentence = format!("spec.distribution.version is {hint}, and no image is of a version like it");
+                Err(refused(Reason::VersionUnknown, sentence, list_images()))
+            }
+        };
+    }
+    if !hint.is_empty() && !begins_with(full, hint) {
+        let sentence = format!("spec.distribution.fullVersion is {full}, and spec.distribution.version is {hint}");
+        let remedy = "set spec.distribution.fullVersion to null to follow spec.distribution.version";
+        return Err(refused(Reason::VersionUnknown, sentence, remedy.to_owned()));
+    }
+    let plain = |version: &str| version.trim_start_matches('v').to_owned();
+    let Some((version, image)) = versions(view).into_iter().find(|(version, _)| plain(version) == plain(full)) else {
+        let sentence = format!("spec.distribution.fullVersion is {full}, and no image is of that version");
+        return Err(refused(Reason::VersionUnknown, sentence, list_images()));
+    };
+    read(view, version, image).map(|found| Asked::Found(Box::new(found)))
+}
+
+/// Where only the beginning was given, the version that it stands for is written down, as the original does at admission.
+pub fn written_down(view: &View<'_>, version: &str) -> Write {
+    let patch = json!({
+        "metadata": { "resourceVersion": view.tkc["metadata"]["resourceVersion"] },
+        "spec": { "distribution": { "fullVersion": version } },
+    });
+    Write { object: view.object(), act: Act::Patch(patch), purpose: "write down the version that is meant" }
+}
+
+/// Versions and the images of them.
+fn versions<'a>(view: &View<'a>) -> Vec<(String, &'a Value)> {
+    let of = |image: &'a Value| {
+        let info = &image["spec"]["productInfo"];
+        let version = [text(&info["fullVersion"]), text(&info["version"])].into_iter().find(|one| !one.is_empty())?;
+        Some((version.to_owned(), image))
+    };
+    view.global.all(Collection::Images).filter_map(of).collect()
+}
+
+fn newer<'a>(one: (String, &'a Value), other: (String, &'a Value)) -> (String, &'a Value) {
+    if is_lower(&one.0, &other.0) { other } else { one }
+}
+
+fn read(view: &View<'_>, version: String, image: &Value) -> Held<Distribution> {
+    let object = Object::of(Side::Management, image);
+    let invalid = |cause: String| {
+        let sentence = format!("{object} does not tell what it holds: {cause}");
+        let wait = view.wait(object.clone(), Reason::ImageInvalid, sentence);
+        Box::new(wait.with_remedy("synchronise the content library again, or ask for another version"))
+    };
+    let Some(said) = image["metadata"]["annotations"][DISTRIBUTION].as_str() else {
+        return Err(invalid(format!("it has no annotation {DISTRIBUTION}")));
+    };
+    let parts: Parts =
+        serde_json::from_str(said).map_err(|error| invalid(format!("its annotation {DISTRIBUTION}: {error}")))?;
+    let Some(kubernetes) = Version::parse(&parts.kubernetes.version) else {
+        return Err(invalid(format!("{:?} is no version of Kubernetes", parts.kubernetes.version)));
+    };
+    let image = text(&image["metadata"]["name"]).to_owned();
+    Ok(Distribution { version, image, kubernetes, parts })
+}
+
+fn list_images() -> String {
+    "choose one of: kubectl get virtualmachineimages".to_owned()
+}

@@ -1,0 +1,121 @@
+//! The Job that updates a control plane, as the original makes it, but for its owner: that is in another namespace, where the garbage
+//! collector would not find it. A finalizer holds the TanzuKubernetesCluster while the Job is at work instead.
+
+use drover_api::cluster_api::labels::CLUSTER_NAME;
+use drover_api::marks::GUEST;
+use drover_api::tanzu::NAMESPACE;
+use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::{CONTAINER, NAME_PREFIX, UPGRADE_ID, UPGRADE_VERSION};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::{View, text};
+use crate::guest::order::Order;
+use crate::guest::seen::Collection;
+
+/// What the Jobs of this installation are like.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Of Drover.
+    pub image: String,
+    /// Under which the Jobs run; empty: the namespace's own.
+    pub service_account: String,
+    /// How long a machine may take to come, and to go.
+    pub machine_timeout: SignedDuration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Active,
+    Complete,
+    Failed,
+}
+
+pub fn state(job: &Value) -> State {
+    let is_true = |kind: &str| {
+        let mut all = job["status"]["conditions"].as_array().into_iter().flatten();
+        all.any(|condition| condition["type"] == kind && condition["status"] == "True")
+    };
+    match () {
+        () if is_true("Failed") => State::Failed,
+        () if is_true("Complete") => State::Complete,
+        () => State::Active,
+    }
+}
+
+/// Jobs that update the control plane of this cluster, whoever made them.
+pub fn of_cluster<'a>(view: &View<'a>) -> Vec<&'a Value> {
+    let (namespace, name, uid) = (view.namespace(), view.name(), view.uid());
+    let is_one = |job: &&Value| {
+        let metadata = &job["metadata"];
+        let ours = metadata["annotations"][GUEST].as_str();
+        metadata["labels"][CLUSTER_NAME] == name
+            && text(&metadata["name"]).starts_with(NAME_PREFIX)
+            && match ours {
+                Some(ours) => ours == owner(namespace, name, uid),
+                None => namespace_in_arguments(job) == Some(namespace),
+            }
+    };
+    view.system.all(Collection::Jobs).filter(is_one).collect()
+}
+
+/// The original's Jobs tell the namespace of their cluster in their arguments alone.
+fn namespace_in_arguments(job: &Value) -> Option<&str> {
+    let containers = job["spec"]["template"]["spec"]["containers"].as_array()?;
+    let mut arguments = containers.iter().filter_map(|one| one["args"].as_array()).flatten();
+    arguments.find_map(|argument| argument.as_str()?.strip_prefix("--cluster-namespace="))
+}
+
+/// Which cluster a Job of ours is for, also when another one has its name.
+pub fn owner(namespace: &str, name: &str, uid: &str) -> String {
+    format!("{namespace}/{name}/{uid}")
+}
+
+pub fn name(order: &Order) -> String {
+    format!("{NAME_PREFIX}{}", order.id)
+}
+
+pub fn manifest(view: &View<'_>, order: &Order) -> Value {
+    let about = json!({ UPGRADE_ID: order.id, UPGRADE_VERSION: format!("v{}", order.version) });
+    let labels = json!({ CLUSTER_NAME: view.name() });
+    let mut own = about.clone();
+    own[GUEST] = json!(owner(view.namespace(), view.name(), view.uid()));
+    let variable = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": path } } });
+    let patches = |list: &[Value]| Value::from(list.to_vec()).to_string();
+    let mut pod = json!({
+        "containers": [{
+            "name": CONTAINER, "image": view.settings.image, "imagePullPolicy": "IfNotPresent",
+            "args": [
+                "control-plane-upgrade", "--kubernetes-version=$(VERSION)", "--upgrade-id=$(UPGRADE_ID)", "--cluster-name=$(CLUSTER_NAME)",
+                format!("--cluster-namespace={}", view.namespace()),
+                format!("--machine-timeout={}s", order.machine_timeout.as_secs()),
+                format!("--infrastructure-patches={}", patches(&order.patches.infrastructure)),
+                format!("--kubeadm-configmap-patches={}", patches(&order.patches.kubeadm)),
+                format!("--bootstrap-patches={}", patches(&order.patches.bootstrap)),
+            ],
+            "env": [
+                variable("NAMESPACE", "metadata.namespace"),
+                variable("CLUSTER_NAME", &format!("metadata.labels['{CLUSTER_NAME}']")),
+                variable("UPGRADE_ID", &format!("metadata.annotations['{UPGRADE_ID}']")),
+                variable("VERSION", &format!("metadata.annotations['{UPGRADE_VERSION}']")),
+            ],
+        }],
+        "hostNetwork": true, "restartPolicy": "Never", "terminationGracePeriodSeconds": 30,
+        "nodeSelector": { "node-role.kubernetes.io/master": "" },
+        "securityContext": { "runAsUser": 1000, "runAsGroup": 1000 },
+        "tolerations": [
+            { "key": "kubeadmNode", "operator": "Equal", "value": "master", "effect": "NoSchedule" },
+            { "key": "node-role.kubernetes.io/master", "operator": "Exists", "effect": "NoSchedule" },
+        ],
+    });
+    if !view.settings.service_account.is_empty() {
+        pod["serviceAccountName"] = json!(view.settings.service_account);
+    }
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": { "name": name(order), "namespace": NAMESPACE, "labels": labels, "annotations": own },
+        "spec": {
+            "backoffLimit": 3, "completions": 1, "parallelism": 1,
+            "template": { "metadata": { "labels": labels, "annotations": about }, "spec": pod },
+        },
+    })
+}

@@ -1,0 +1,204 @@
+//! The update of a TanzuKubernetesCluster: what its owner asks for is compared with what there is, and what differs is rolled out,
+//! the control plane before the workers.
+//!
+//! [`decide`] sees objects of the management cluster alone. The control plane is updated by a Job, which runs
+//! `drover control-plane-upgrade`; workers by pointing their MachineDeployment at new templates. What differs is said in the
+//! status before anything is done about it. A rollout of workers that gets nowhere is halted, and can be taken back.
+
+mod addons;
+mod control_plane;
+mod decide;
+mod difference;
+mod distribution;
+mod job;
+mod publish;
+mod rollout;
+mod wanted;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+pub use decide::{decide, forsaken};
+pub use job::Settings;
+
+use std::collections::BTreeMap;
+
+use drover_api::cluster_api::labels;
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::seen::{Collection, Seen};
+use super::wait::{Object, Side, Write};
+
+/// Everything one decision rests on.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// The TanzuKubernetesCluster.
+    pub tkc: &'a Value,
+    /// What is in its namespace.
+    pub own: &'a Seen,
+    /// What is in no namespace: the images.
+    pub global: &'a Seen,
+    /// What is where the Jobs are.
+    pub system: &'a Seen,
+    /// Of the guest, which Nodes are ready; none if it was not asked, or does not answer.
+    pub nodes: Option<&'a BTreeMap<String, bool>>,
+    pub settings: &'a Settings,
+    pub now: Timestamp,
+}
+
+/// What to do, one after the other until one fails; what is waited for; when to look again if nothing changes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Decision {
+    pub writes: Vec<Write>,
+    pub waits: Vec<Wait>,
+    pub look_again: Option<Timestamp>,
+}
+
+/// Why something does not happen yet, or at all.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wait {
+    pub subject: Object,
+    pub reason: Reason,
+    pub sentence: String,
+    pub since: Timestamp,
+    pub deadline: Option<Timestamp>,
+    pub remedy: Option<String>,
+}
+
+/// What was found, or what speaks against it.
+type Held<T> = Result<T, Box<Wait>>;
+
+/// Why something waits or has stopped. The names are part of the interface: scripts compare them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Reason {
+    /// Cluster API has no such Cluster.
+    ClusterMissing,
+    /// No image is of the version, or the version contradicts itself.
+    VersionUnknown,
+    /// The version is lower, or further up than Kubernetes allows.
+    VersionRefused,
+    /// The image does not tell what it holds.
+    ImageInvalid,
+    /// The control plane must have an odd number of machines.
+    CountRefused,
+    /// The number of machines of a control plane is not changed.
+    CountDiffers,
+    /// A Machine cannot be compared with what is asked for.
+    MachineIncomplete,
+    /// An add-on is not applied in its version.
+    AddonsNotApplied,
+    /// Workers are too old for the version of the control plane.
+    WorkersTooOld,
+    ControlPlaneUpdating,
+    ControlPlaneUpdateFailed,
+    /// The control plane is not as far as the workers are to be.
+    ControlPlaneFirst,
+    /// There is not the one MachineDeployment that workers belong to.
+    WorkersUnclear,
+    /// Somebody has paused the MachineDeployment.
+    WorkersPaused,
+    WorkersRolling,
+    MachineProvisioning,
+    MachineDeleting,
+    NodeNotReady,
+    MachinesNotMade,
+    /// The workers did not get there, and wait for a person.
+    WorkersFailed,
+}
+
+impl Reason {
+    /// It goes on only after a person has done something.
+    fn stops(self) -> bool {
+        matches!(
+            self,
+            Reason::VersionUnknown
+                | Reason::VersionRefused
+                | Reason::ImageInvalid
+                | Reason::CountRefused
+                | Reason::MachineIncomplete
+                | Reason::WorkersTooOld
+                | Reason::ControlPlaneUpdateFailed
+                | Reason::WorkersUnclear
+                | Reason::WorkersFailed
+        )
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+impl<'a> View<'a> {
+    fn name(&self) -> &'a str {
+        self.tkc["metadata"]["name"].as_str().unwrap_or_default()
+    }
+
+    fn namespace(&self) -> &'a str {
+        self.tkc["metadata"]["namespace"].as_str().unwrap_or_default()
+    }
+
+    fn uid(&self) -> &'a str {
+        self.tkc["metadata"]["uid"].as_str().unwrap_or_default()
+    }
+
+    fn annotation(&self, key: &str) -> Option<&'a str> {
+        self.tkc["metadata"]["annotations"][key].as_str()
+    }
+
+    fn object(&self) -> Object {
+        Object::of(Side::Management, self.tkc)
+    }
+
+    fn cluster(&self) -> Option<&'a Value> {
+        self.own.get(Collection::Clusters, self.name())
+    }
+
+    /// Machines of this cluster, those of its control plane or the others.
+    fn machines(&self, of_control_plane: bool) -> impl Iterator<Item = &'a Value> {
+        let name = self.name();
+        let is_one = move |machine: &&Value| {
+            let all = &machine["metadata"]["labels"];
+            all[labels::CLUSTER_NAME] == name && all[labels::CONTROL_PLANE].is_string() == of_control_plane
+        };
+        self.own.all(Collection::Machines).filter(is_one)
+    }
+
+    /// A wait that began when it was first published, or now.
+    fn wait(&self, subject: Object, reason: Reason, sentence: impl Into<String>) -> Wait {
+        let shown = subject.to_string();
+        let mut published = self.tkc["status"]["waits"].as_array().into_iter().flatten();
+        let known = published.find(|wait| wait["subject"] == shown && wait["reason"] == reason.to_string());
+        let since = known.and_then(|wait| time(&wait["since"])).unwrap_or(self.now);
+        Wait { subject, reason, sentence: sentence.into(), since, deadline: None, remedy: None }
+    }
+}
+
+impl Wait {
+    fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// It fails so long after `from`.
+    fn until(mut self, from: Timestamp, limit: SignedDuration) -> Self {
+        self.deadline = Some(from.checked_add(limit).unwrap_or(Timestamp::MAX));
+        self
+    }
+
+    fn is_over(&self, now: Timestamp) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+}
+
+fn time(value: &Value) -> Option<Timestamp> {
+    value.as_str()?.parse().ok()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

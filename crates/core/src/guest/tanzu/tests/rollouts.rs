@@ -1,0 +1,150 @@
+//! Rollouts of workers that get nowhere: halted, taken back, tried again.
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::super::*;
+use super::{NEW, Scene, noon, settled};
+
+fn rolling() -> Scene {
+    let mut scene = settled().asks_for(NEW).control_plane_is_new();
+    scene.goes_on();
+    scene.rolls();
+    scene.goes_on();
+    scene
+}
+
+fn halts(mut scene: Scene, sentence: &str) -> Scene {
+    assert_eq!(scene.goes_on().last(), Some(&"halt a rollout of workers that gets nowhere"));
+    assert_eq!(scene.deployment()["spec"]["paused"], true);
+    scene.goes_on();
+    assert_eq!(scene.phase(), "updateFailed");
+    let wait = &scene.tkc["status"]["waits"][0];
+    assert_eq!(wait["reason"], "WorkersFailed");
+    assert!(text(&wait["sentence"]).contains(sentence), "{wait}");
+    scene
+}
+
+#[test]
+fn a_worker_that_never_becomes_a_node_halts_the_rollout() {
+    let mut scene = rolling();
+    scene.passes(14);
+    assert_eq!(scene.reasons(), [Reason::MachineProvisioning]);
+    assert_eq!(scene.decide().look_again, Some(noon().checked_add(SignedDuration::from_mins(15)).unwrap()));
+    scene.passes(1);
+
+    halts(scene, "Machine/default/worker-3 is not a Node yet");
+}
+
+#[test]
+fn a_worker_that_says_that_it_has_failed_halts_the_rollout_at_once_with_what_it_says() {
+    let mut scene = rolling();
+    scene.change(Collection::Machines, "worker-3", |one| {
+        one["status"] = json!({ "errorReason": "CreateError", "errorMessage": "exceeded quota" });
+    });
+
+    halts(scene, "CreateError: exceeded quota");
+}
+
+#[test]
+fn a_worker_that_does_not_go_halts_the_rollout() {
+    let mut scene = rolling();
+    scene.change(Collection::Machines, "worker-1", |one| {
+        one["metadata"]["deletionTimestamp"] = json!(noon().to_string())
+    });
+    scene.change(Collection::Machines, "worker-3", |one| one["status"] = json!({ "nodeRef": { "name": "worker-3" } }));
+    scene.change(Collection::Sets, "new", |set| set["status"]["availableReplicas"] = json!(1));
+    scene.passes(15);
+
+    halts(scene, "worker-1 is on its way out");
+}
+
+#[test]
+fn a_node_that_is_not_ready_for_long_halts_the_rollout_and_one_that_falters_does_not() {
+    let mut scene = rolling();
+    scene.change(Collection::Machines, "worker-3", |one| one["status"] = json!({ "nodeRef": { "name": "worker-3" } }));
+    scene.passes(30);
+    scene.goes_on();
+    assert_eq!(scene.reasons(), [Reason::NodeNotReady]);
+    scene.passes(15);
+
+    halts(scene, "Nodes of MachineSet/default/new are not ready");
+}
+
+#[test]
+fn machines_that_are_not_even_made_halt_the_rollout() {
+    let mut scene = settled().asks_for(NEW).control_plane_is_new();
+    scene.goes_on();
+    scene.change(Collection::Deployments, "workers", |one| one["status"]["updatedReplicas"] = json!(0));
+    scene.goes_on();
+    scene.passes(15);
+
+    halts(scene, "its MachineSet is not made");
+}
+
+#[test]
+fn halted_workers_go_back_to_their_last_good_templates_where_that_is_asked_for_and_stay_there() {
+    let mut scene = rolling();
+    scene.passes(15);
+    let mut scene = halts(scene, "worker-3");
+    scene.tkc["metadata"]["annotations"] = json!({ "drover.dev/on-failure": "return" });
+
+    assert!(scene.goes_on().contains(&"take workers back to their last good templates"));
+    let spec = &scene.deployment()["spec"];
+    assert_eq!((&spec["paused"], &spec["template"]["spec"]["version"]), (&Value::Null, &json!("1.15.5+vmware.1")));
+    scene.goes_on();
+    assert_eq!(scene.phase(), "updateFailed");
+    assert_eq!(scene.goes_on(), [""; 0], "what has failed is not rolled out again by itself");
+
+    scene.change(Collection::Deployments, "workers", |one| {
+        one["metadata"]["annotations"].as_object_mut().unwrap().remove("drover.dev/failed");
+    });
+    assert!(scene.goes_on().contains(&"point workers at other templates"));
+}
+
+#[test]
+fn halted_workers_go_on_when_the_mark_of_their_failure_is_taken_away() {
+    let mut scene = rolling();
+    scene.passes(15);
+    let mut scene = halts(scene, "worker-3");
+    scene.change(Collection::Deployments, "workers", |one| {
+        one["metadata"]["annotations"].as_object_mut().unwrap().remove("drover.dev/failed");
+    });
+
+    assert!(scene.goes_on().contains(&"let workers go on"));
+    assert_eq!(scene.deployment()["spec"]["paused"], Value::Null);
+}
+
+#[test]
+fn halted_workers_go_on_with_something_else_that_is_asked_for() {
+    let mut scene = rolling();
+    scene.passes(15);
+    let mut scene = halts(scene, "worker-3");
+    scene.tkc["spec"]["topology"]["workers"]["class"] = json!("large");
+
+    assert!(scene.goes_on().contains(&"point workers at other templates"));
+    let marks = &scene.deployment()["metadata"]["annotations"];
+    assert_eq!((&marks["drover.dev/failed"], &marks["drover.dev/held"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        marks["drover.dev/last-good"], "1.15.5+vmware.1 machines-1 joins-1",
+        "what failed is no place to go back to"
+    );
+}
+
+#[test]
+fn a_pause_of_somebody_else_is_left_alone() {
+    let mut scene = settled().asks_for(NEW).control_plane_is_new();
+    scene.change(Collection::Deployments, "workers", |one| one["spec"]["paused"] = json!(true));
+
+    assert_eq!(scene.reasons(), [Reason::WorkersPaused]);
+    assert_eq!(scene.goes_on(), ["publish how far a cluster is"]);
+}
+
+#[test]
+fn the_number_of_workers_follows_what_is_asked_for() {
+    let mut scene = settled();
+    scene.tkc["spec"]["topology"]["workers"]["count"] = json!(4);
+
+    assert!(scene.goes_on().contains(&"change the number of workers"));
+    assert_eq!(scene.deployment()["spec"]["replicas"], 4);
+}

@@ -1,0 +1,158 @@
+//! The workers: what their templates should be. A template never changes: another content is another template.
+
+use drover_api::cluster_api::labels::CLUSTER_NAME;
+use serde_json::{Value, json};
+
+use super::difference::leaves;
+use super::distribution::Distribution;
+use super::wanted::{infrastructure, node_labels, short};
+use super::{Held, Reason, View, text};
+use crate::decision::Act;
+use crate::guest::order::Version;
+use crate::guest::patch;
+use crate::guest::seen::Collection;
+use crate::guest::wait::{Object, Side, Write};
+
+/// What a MachineDeployment makes its Machines of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    pub version: String,
+    pub infrastructure: String,
+    pub config: String,
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} {}", self.version, self.infrastructure, self.config)
+    }
+}
+
+impl Target {
+    pub fn of(deployment: &Value) -> Self {
+        let spec = &deployment["spec"]["template"]["spec"];
+        Target {
+            version: text(&spec["version"]).to_owned(),
+            infrastructure: text(&spec["infrastructureRef"]["name"]).to_owned(),
+            config: text(&spec["bootstrap"]["configRef"]["name"]).to_owned(),
+        }
+    }
+
+    pub fn parse(said: &str) -> Option<Self> {
+        let mut parts = said.split(' ').map(str::to_owned);
+        let target = Target { version: parts.next()?, infrastructure: parts.next()?, config: parts.next()? };
+        parts.next().is_none().then_some(target)
+    }
+}
+
+/// The workers as they are and as they should be.
+#[derive(Debug)]
+pub struct Workers<'a> {
+    pub deployment: &'a Value,
+    pub current: Target,
+    pub wanted: Target,
+    /// Templates that have to be made first.
+    pub templates: Vec<Write>,
+    pub differences: Vec<String>,
+    /// The control plane has to be as far before: the version rises, or the image is another.
+    pub raises: bool,
+    pub version: Version,
+}
+
+/// None if there are to be no workers.
+pub fn compare<'a>(view: &View<'a>, distribution: &Distribution) -> Held<Option<Workers<'a>>> {
+    let count = view.tkc["spec"]["topology"]["workers"]["count"].as_i64().unwrap_or(0);
+    let is_one = |one: &&Value| one["metadata"]["labels"][CLUSTER_NAME] == view.name();
+    let all: Vec<&Value> = view.own.all(Collection::Deployments).filter(is_one).collect();
+    let deployment = match all.as_slice() {
+        [] if count == 0 => return Ok(None),
+        [one] => *one,
+        several => {
+            let sentence = format!("there are {} MachineDeployments of the cluster, and not one", several.len());
+            return Err(Box::new(view.wait(view.object(), Reason::WorkersUnclear, sentence)));
+        }
+    };
+    let current = Target::of(deployment);
+    let missing = |kind: &str, name: &str| {
+        let object = Object::of(Side::Management, deployment);
+        let sentence = format!("{object} refers to {kind} {name}, which is not there");
+        Box::new(view.wait(object, Reason::MachineIncomplete, sentence))
+    };
+    let template = view.own.get(Collection::MachineTemplates, &current.infrastructure);
+    let template = template.ok_or_else(|| missing("WCPMachineTemplate", &current.infrastructure))?;
+    let config = view.own.get(Collection::ConfigTemplates, &current.config);
+    let config = config.ok_or_else(|| missing("KubeadmConfigTemplate", &current.config))?;
+    let patched = |spec: &Value, patches: &[Value]| -> Held<Value> {
+        let mut whole = json!({ "spec": spec });
+        patch::apply(&mut whole, patches).map_err(|why| {
+            let object = Object::of(Side::Management, template);
+            Box::new(view.wait(object, Reason::MachineIncomplete, why))
+        })?;
+        Ok(whole["spec"].clone())
+    };
+    let machines = &template["spec"]["template"]["spec"];
+    let machines_wanted = patched(machines, &infrastructure(view, distribution, "workers"))?;
+    let joins = &config["spec"]["template"]["spec"];
+    let joins_wanted = patched(joins, &labelled(joins, &node_labels(distribution)))?;
+
+    let mut templates = Vec::new();
+    let mut name_of = |old: &Value, before: &Value, after: &Value, collection: Collection| {
+        if before == after {
+            return text(&old["metadata"]["name"]).to_owned();
+        }
+        let name = format!("{}-workers-{}", view.name(), short(&after.to_string(), 5));
+        if view.own.get(collection, &name).is_none() {
+            templates.push(made(old, &name, after));
+        }
+        name
+    };
+    let wanted = Target {
+        version: distribution.kubernetes.to_string(),
+        infrastructure: name_of(template, machines, &machines_wanted, Collection::MachineTemplates),
+        config: name_of(config, joins, &joins_wanted, Collection::ConfigTemplates),
+    };
+    let runs = Version::parse(&current.version);
+    // Whether it is written with `v` is no difference.
+    let same_version = runs.as_ref() == Some(&distribution.kubernetes);
+    let wanted = if same_version { Target { version: current.version.clone(), ..wanted } } else { wanted };
+    let mut differences = Vec::new();
+    if !same_version {
+        differences.push(format!("version: {} → {}", current.version, wanted.version));
+    }
+    differences.extend(leaves(machines, &machines_wanted));
+    differences.extend(leaves(joins, &joins_wanted));
+    let raises = !same_version || machines["imageName"] != machines_wanted["imageName"];
+    let version = distribution.kubernetes.clone();
+    Ok(Some(Workers { deployment, current, wanted, templates, differences, raises, version }))
+}
+
+/// Patches that set the labels, with the parents that are missing.
+fn labelled(joins: &Value, labels: &str) -> Vec<Value> {
+    let parts = ["joinConfiguration", "nodeRegistration", "kubeletExtraArgs"];
+    let (mut path, mut patches) = ("/spec".to_owned(), Vec::new());
+    let mut here = Some(joins);
+    for part in parts {
+        path = format!("{path}/{part}");
+        here = here.and_then(|value| value.get(part)).filter(|value| !value.is_null());
+        if here.is_none() {
+            patches.push(json!({ "op": "add", "path": path, "value": {} }));
+        }
+    }
+    patches.push(json!({ "op": "replace", "path": format!("{path}/node-labels"), "value": labels }));
+    patches
+}
+
+/// A template like another one with another content.
+fn made(old: &Value, name: &str, spec: &Value) -> Write {
+    let metadata = &old["metadata"];
+    let mut own = json!({ "name": name, "namespace": metadata["namespace"] });
+    for field in ["labels", "ownerReferences"] {
+        if !metadata[field].is_null() {
+            own[field] = metadata[field].clone();
+        }
+    }
+    let template = json!({
+        "apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": own, "spec": { "template": { "spec": spec } },
+    });
+    let object = Object::of(Side::Management, &template);
+    Write { object, act: Act::Create(template), purpose: "make a template of workers" }
+}

@@ -1,0 +1,499 @@
+//! Keeps TanzuKubernetesClusters as their owners ask for them: sees, decides with [`drover_core::guest::tanzu`], acts.
+//!
+//! Each cluster is decided on by itself: one that is refused or unreachable holds up no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use drover_api::cluster_api::secrets;
+use drover_api::tanzu::NAMESPACE;
+use drover_clock::{Clock, later};
+use drover_core::decision::Act;
+use drover_core::guest::tanzu::{Settings, View, decide, forsaken};
+use drover_core::guest::{Collection, Write};
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::Guests;
+use super::hands::send;
+use super::ledger::{Key, Ledger, PARTS, Part, collection_of, key_of};
+use crate::api::{Api, ApiError};
+use crate::election::{Candidate, ElectionOptions, resign};
+use crate::engine::desk::{COALESCE, LOOK_AT_ALL, pause_after};
+use crate::follow::{self, Listener};
+use crate::inbox;
+
+/// A guest is asked for its Nodes when its Machines change, and no more often than this.
+const PEEK_AGAIN: Duration = Duration::from_secs(10);
+/// From one write of a status that says nothing but itself to the next.
+const STATUS_AGAIN: Duration = Duration::from_secs(1);
+/// It does not take longer to answer.
+const PEEK_PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Debug, Clone)]
+pub struct ClustersOptions {
+    /// Unique to this process.
+    pub identity: String,
+    pub election: ElectionOptions,
+    pub settings: Settings,
+    pub guests: Arc<dyn Guests>,
+    pub clock: Clock,
+}
+
+impl ClustersOptions {
+    pub fn new(identity: &str, settings: Settings, guests: Arc<dyn Guests>, clock: Clock) -> Self {
+        let election = ElectionOptions::new(NAMESPACE, "drover-guest");
+        ClustersOptions { identity: identity.to_owned(), election, settings, guests, clock }
+    }
+}
+
+/// One such process.
+pub struct Clusters {
+    client: Client,
+    options: ClustersOptions,
+}
+
+impl std::fmt::Debug for Clusters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clusters").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+enum News {
+    Listed {
+        part: Part,
+        objects: Vec<Value>,
+        as_of: u64,
+    },
+    Changed(Part, Value),
+    Gone(Part, Value),
+    Absent(Part),
+    /// Of a guest, which Nodes are ready; none if it does not answer.
+    Nodes {
+        key: Key,
+        nodes: Option<BTreeMap<String, bool>>,
+    },
+}
+
+impl Clusters {
+    pub fn new(client: Client, options: ClustersOptions) -> Self {
+        Clusters { client, options }
+    }
+
+    /// Runs until `stop` ends, then gives the Lease back. Dropped before that, it ends as a crashed process would.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let ClustersOptions { identity, election, clock, .. } = self.options.clone();
+        let api = Api::new(self.client, clock);
+        let (desk, news) = unbounded_channel();
+        let mut tasks = JoinSet::new();
+        for part in PARTS {
+            let ear = Ear { part, to: desk.clone(), listed: Vec::new() };
+            tasks.spawn(follow::follow(api.clone(), clock, part.followed(), ear));
+        }
+        let (leading, leading_until) = watch::channel(None);
+        let (inbox, turns) = unbounded_channel();
+        let candidate = Candidate {
+            api: api.clone(),
+            clock,
+            options: election.clone(),
+            identity: identity.clone(),
+            leading_until: leading,
+            inbox,
+            seen: None,
+        };
+        tasks.spawn(candidate.stand());
+        let shift = Shift {
+            api: api.clone(),
+            options: self.options,
+            news: desk,
+            ledger: Ledger::default(),
+            leading: false,
+            leading_until,
+            desks: BTreeMap::new(),
+            looks_for_orphans: false,
+            peeks: JoinSet::new(),
+            told: BTreeMap::new(),
+        };
+        tokio::select! {
+            biased;
+            () = stop => {}
+            () = shift.run(news, turns) => {}
+        }
+        drop(tasks);
+        resign(&api, &election, &identity).await;
+    }
+}
+
+/// What is known of one cluster beside its objects.
+#[derive(Debug)]
+struct Desk {
+    /// When to decide next.
+    due: Timestamp,
+    failures: u32,
+    not_before: Timestamp,
+    nodes: Option<BTreeMap<String, bool>>,
+    /// Its Nodes may be others than they were.
+    asks: bool,
+    asking: bool,
+    asked: Timestamp,
+    status_written: Timestamp,
+}
+
+impl Desk {
+    fn new(due: Timestamp) -> Self {
+        Desk {
+            due,
+            failures: 0,
+            not_before: Timestamp::MIN,
+            nodes: None,
+            asks: true,
+            asking: false,
+            asked: Timestamp::MIN,
+            status_written: Timestamp::MIN,
+        }
+    }
+}
+
+struct Shift {
+    api: Api,
+    options: ClustersOptions,
+    news: UnboundedSender<News>,
+    ledger: Ledger,
+    leading: bool,
+    leading_until: watch::Receiver<Option<Instant>>,
+    desks: BTreeMap<Key, Desk>,
+    looks_for_orphans: bool,
+    peeks: JoinSet<()>,
+    /// What was last said of each cluster.
+    told: BTreeMap<Key, Vec<String>>,
+}
+
+impl Shift {
+    async fn run(mut self, mut news: UnboundedReceiver<News>, mut turns: UnboundedReceiver<inbox::Message>) {
+        let clock = self.options.clock;
+        loop {
+            let due = self.desks.values().map(|desk| desk.due).min().unwrap_or(Timestamp::MAX);
+            tokio::select! {
+                biased;
+                Some(turn) = turns.recv() => {
+                    if let inbox::Message::Leading(leading) = turn {
+                        tracing::info!("guest clusters: {}", if leading { "leading" } else { "not leading" });
+                        self.leading = leading;
+                        self.wake_all();
+                    }
+                }
+                message = news.recv() => match message {
+                    Some(message) => self.take(message),
+                    None => return,
+                },
+                () = clock.sleep_until(due) => self.look().await,
+            }
+            while self.peeks.try_join_next().is_some() {}
+        }
+    }
+
+    fn take(&mut self, message: News) {
+        match message {
+            News::Listed { part, objects, as_of } => {
+                self.ledger.replace(part, objects, as_of);
+                self.keep_desks();
+                self.wake_all();
+            }
+            News::Changed(part, object) => {
+                let key = key_of(&object);
+                self.ledger.put(part, object);
+                self.heed(part, &key);
+            }
+            News::Gone(part, object) => {
+                self.ledger.remove(part, &object);
+                self.heed(part, &key_of(&object));
+            }
+            News::Absent(part) => {
+                self.ledger.note_absent(part);
+                self.wake_all();
+            }
+            News::Nodes { key, nodes } => {
+                let now = self.options.clock.now();
+                let Some(desk) = self.desks.get_mut(&key) else { return };
+                desk.asking = false;
+                if desk.nodes != nodes {
+                    desk.nodes = nodes;
+                    desk.due = desk.due.min(later(now, COALESCE));
+                }
+            }
+        }
+    }
+
+    /// Whom a change concerns.
+    fn heed(&mut self, part: Part, key: &Key) {
+        match part.collection {
+            Collection::Tanzu => {
+                self.keep_desks();
+                self.wake(|one| one == key, false);
+            }
+            Collection::Images | Collection::Jobs | Collection::Controllers => self.wake_all(),
+            collection => {
+                let asks = matches!(collection, Collection::Machines | Collection::Sets);
+                self.wake(|one| one.0 == key.0, asks);
+            }
+        }
+    }
+
+    fn keep_desks(&mut self) {
+        let keys: BTreeSet<Key> = self.ledger.clusters().map(key_of).collect();
+        let now = self.options.clock.now();
+        self.looks_for_orphans |= self.desks.keys().any(|known| !keys.contains(known)) || self.desks.is_empty();
+        self.desks.retain(|known, _| keys.contains(known));
+        self.told.retain(|known, _| keys.contains(known));
+        for key in keys {
+            self.desks.entry(key).or_insert_with(|| Desk::new(later(now, COALESCE)));
+        }
+    }
+
+    fn wake_all(&mut self) {
+        self.wake(|_| true, false);
+    }
+
+    fn wake(&mut self, which: impl Fn(&Key) -> bool, asks: bool) {
+        let soon = later(self.options.clock.now(), COALESCE);
+        for (_, desk) in self.desks.iter_mut().filter(|(key, _)| which(key)) {
+            desk.asks |= asks;
+            // What was refused a moment ago is not tried at once again.
+            desk.due = desk.due.min(soon.max(desk.not_before));
+        }
+    }
+
+    async fn look(&mut self) {
+        let now = self.options.clock.now();
+        let due: Vec<Key> = self.desks.iter().filter(|(_, desk)| desk.due <= now).map(|(key, _)| key.clone()).collect();
+        for key in due {
+            if let Some(desk) = self.desks.get_mut(&key) {
+                desk.due = later(now, LOOK_AT_ALL);
+            }
+            if !self.leading || !self.ledger.is_whole() {
+                continue;
+            }
+            if let Some(who) = self.ledger.incumbent() {
+                self.tell(&key, vec![format!("AnotherControllerActs: {who} keeps it; nothing is written beside it")]);
+                continue;
+            }
+            self.look_at(&key).await;
+        }
+        if std::mem::take(&mut self.looks_for_orphans) && self.leading && self.ledger.is_whole() {
+            let uid = |cluster: &Value| cluster["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+            let there: BTreeSet<String> = self.ledger.clusters().map(uid).collect();
+            for write in forsaken(self.ledger.space(NAMESPACE), &there) {
+                // Whoever cannot do it now does it the next time that a cluster goes.
+                let _ = self.write(&write).await;
+            }
+        }
+    }
+
+    async fn look_at(&mut self, key: &Key) {
+        let now = self.options.clock.now();
+        self.peek(key, now);
+        let nodes = self.desks.get(key).and_then(|desk| desk.nodes.clone());
+        let Some(tkc) = self.ledger.cluster(key) else { return };
+        let decision = decide(&View {
+            tkc,
+            own: self.ledger.space(&key.0),
+            global: self.ledger.space(""),
+            system: self.ledger.space(NAMESPACE),
+            nodes: nodes.as_ref(),
+            settings: &self.options.settings,
+            now,
+        });
+        self.tell(key, decision.waits.iter().map(|wait| format!("{}: {}", wait.reason, wait.sentence)).collect());
+        if let Some(desk) = self.desks.get_mut(key) {
+            desk.due = decision.look_again.map_or(desk.due, |moment| moment.min(desk.due));
+            // What is only told can wait; what is acted on is told first.
+            let again = later(desk.status_written, STATUS_AGAIN);
+            if matches!(decision.writes.as_slice(), [only] if is_status(only)) && now < again {
+                desk.due = desk.due.min(again);
+                return;
+            }
+            if decision.writes.iter().any(is_status) {
+                desk.status_written = now;
+            }
+        }
+        for write in decision.writes {
+            if self.leading_until.borrow().is_none_or(|until| Instant::now() >= until) {
+                return;
+            }
+            let result = self.write(&write).await;
+            let now = self.options.clock.now();
+            let Some(desk) = self.desks.get_mut(key) else { return };
+            match result {
+                Ok(()) => {
+                    desk.failures = 0;
+                    desk.due = desk.due.min(later(now, COALESCE));
+                }
+                Err(error) => {
+                    tracing::warn!("cannot {}: {}: {error}", write.purpose, write.object);
+                    desk.failures += 1;
+                    desk.not_before = later(now, pause_after(desk.failures));
+                    desk.due = desk.not_before;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, key: &Key, waits: Vec<String>) {
+        let told = self.told.entry(key.clone()).or_default();
+        for wait in waits.iter().filter(|wait| !told.contains(wait)) {
+            tracing::info!("TanzuKubernetesCluster {}/{} waits: {wait}", key.0, key.1);
+        }
+        *told = waits;
+    }
+
+    /// What a write is answered with, the next decision knows.
+    async fn write(&mut self, write: &Write) -> Result<(), ApiError> {
+        let part = collection_of(&write.object);
+        let result = send(&self.api, write).await;
+        let is_delete = matches!(write.act, Act::Delete { .. });
+        let answer = match result {
+            Ok(body) => {
+                tracing::info!("{}: {}", write.purpose, write.object);
+                Ok(body)
+            }
+            // Whoever lost a race reads at once what the other wrote; what was to be made is there, and what was to go is gone.
+            Err(error) if matches!(error.code(), Some(404 | 409)) => match self.api.get(&write.object.path()).await {
+                Ok(body) if matches!(write.act, Act::Create(_)) => Ok(body),
+                Ok(body) => {
+                    self.learn(part, &body);
+                    Err(error)
+                }
+                Err(ApiError::Refused { code: 404, .. }) => {
+                    part.into_iter().for_each(|part| self.ledger.forget(part, &write.object));
+                    if is_delete { return Ok(()) } else { Err(error) }
+                }
+                Err(_) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        answer.map(|body| self.learn(part, &body))
+    }
+
+    fn learn(&mut self, part: Option<Part>, body: &[u8]) {
+        let Some(part) = part else { return };
+        let text = std::str::from_utf8(body).unwrap_or_default();
+        let is_status = serde_json::from_str::<Value>(text).is_ok_and(|value| value["kind"] == "Status");
+        if let Some(object) = part.kept(text).filter(|_| !is_status) {
+            self.ledger.put(part, object);
+        }
+    }
+
+    /// Asks a guest which of its Nodes are ready, in the background: it may be slow to answer.
+    fn peek(&mut self, key: &Key, now: Timestamp) {
+        let Some(desk) = self.desks.get_mut(key).filter(|desk| desk.asks && !desk.asking) else { return };
+        let again = later(desk.asked, PEEK_AGAIN);
+        if now < again {
+            desk.due = desk.due.min(again);
+            return;
+        }
+        (desk.asks, desk.asking, desk.asked) = (false, true, now);
+        let (api, guests, clock) = (self.api.clone(), self.options.guests.clone(), self.options.clock);
+        let (key, news) = (key.clone(), self.news.clone());
+        self.peeks.spawn(async move {
+            let limit = clock.on_the_wall(PEEK_PATIENCE);
+            let nodes = tokio::time::timeout(limit, nodes_of(&api, guests.as_ref(), clock, &key)).await;
+            // A closed desk means that the controller has ended.
+            let _ = news.send(News::Nodes { key, nodes: nodes.ok().flatten() });
+        });
+    }
+}
+
+fn is_status(write: &Write) -> bool {
+    matches!(write.act, Act::PatchStatus(_))
+}
+
+/// Which Nodes of a guest are ready.
+async fn nodes_of(
+    api: &Api,
+    guests: &dyn Guests,
+    clock: Clock,
+    (namespace, name): &Key,
+) -> Option<BTreeMap<String, bool>> {
+    let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}{}", secrets::KUBECONFIG);
+    let secret: Value = serde_json::from_slice(&api.get(&path).await.ok()?).ok()?;
+    let kubeconfig = STANDARD.decode(secret["data"][secrets::VALUE].as_str()?).ok()?;
+    let guest = guests.reach(String::from_utf8(kubeconfig).ok()?).await.ok()?;
+    let list = Api::new(guest.client, clock).get("/api/v1/nodes").await.ok()?;
+    let list: Value = serde_json::from_slice(&list).ok()?;
+    let state = |node: &Value| {
+        let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+        let ready = conditions.any(|one| one["type"] == "Ready" && one["status"] == "True");
+        Some((node["metadata"]["name"].as_str()?.to_owned(), ready))
+    };
+    Some(list["items"].as_array()?.iter().filter_map(state).collect())
+}
+
+/// Tells of the objects of a kind.
+struct Ear {
+    part: Part,
+    to: UnboundedSender<News>,
+    /// Of a list that is not whole yet.
+    listed: Vec<Value>,
+}
+
+impl Ear {
+    fn tell(&self, news: News) {
+        // A closed desk means that the controller has ended, and this with it.
+        let _ = self.to.send(news);
+    }
+}
+
+fn revision(object: &Value) -> Option<u64> {
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}
+
+impl Listener for Ear {
+    fn begin(&mut self) {
+        self.listed.clear();
+    }
+
+    fn item(&mut self, json: &str) {
+        self.listed.extend(self.part.kept(json));
+    }
+
+    fn listed(&mut self, resource_version: u64) {
+        let objects = std::mem::take(&mut self.listed);
+        self.tell(News::Listed { part: self.part, objects, as_of: resource_version });
+    }
+
+    fn watching(&mut self) {}
+
+    fn changed(&mut self, json: &str) -> Option<u64> {
+        let object = self.part.kept(json)?;
+        let revision = revision(&object);
+        self.tell(News::Changed(self.part, object));
+        revision
+    }
+
+    fn gone(&mut self, json: &str) -> Option<u64> {
+        let object = self.part.kept(json)?;
+        let revision = revision(&object);
+        self.tell(News::Gone(self.part, object));
+        revision
+    }
+
+    fn unseen(&mut self, error: &ApiError) {
+        tracing::warn!("guest clusters: cannot watch {}: {error}", self.part.kind);
+        if error.code() == Some(404) {
+            self.tell(News::Absent(self.part));
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.to.is_closed()
+    }
+}
