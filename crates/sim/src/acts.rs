@@ -326,6 +326,7 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
         "Engine" => ("/apis/longhorn.io/v1beta2", "engines"),
         "Machine" => ("/apis/cluster.x-k8s.io/v1beta1", "machines"),
         "Cluster" => ("/apis/cluster.x-k8s.io/v1alpha2", "clusters"),
+        "MachineDeployment" => ("/apis/cluster.x-k8s.io/v1alpha2", "machinedeployments"),
         "WCPMachine" => ("/apis/infrastructure.cluster.vmware.com/v1alpha2", "wcpmachines"),
         "RKEControlPlane" => ("/apis/rke.cattle.io/v1", "rkecontrolplanes"),
         "ManagedChart" => ("/apis/management.cattle.io/v3", "managedcharts"),

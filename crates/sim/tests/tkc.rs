@@ -31,6 +31,11 @@ fn workers_that_cannot_be_made_are_taken_back() {
     comes_to_its_end("guest-tkc-workers-return");
 }
 
+#[test]
+fn workers_that_do_not_go_halt_their_rollout_until_somebody_asks_for_another_try() {
+    comes_to_its_end("guest-tkc-worker-stays");
+}
+
 /// `make sim` tries all of them, in all scenarios.
 #[test]
 fn crashes_other_faults_and_random_schedules_do_no_harm() {

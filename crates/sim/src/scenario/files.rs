@@ -105,6 +105,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "guest-tkc",
     "guest-tkc-workers-never-come",
     "guest-tkc-workers-return",
+    "guest-tkc-worker-stays",
     "beside-the-original",
     "no-permission",
 ];

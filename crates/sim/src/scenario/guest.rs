@@ -198,7 +198,10 @@ impl Scenario {
             }
         }
         unmet.extend(self.tanzu().into_iter().flat_map(|guest| self.unmet_of_tanzu(known, guest)));
-        unmet.extend(unmet_certificates(known, lines));
+        // A TanzuKubernetesCluster of the same distribution keeps its control plane, and its certificates their owner.
+        if !lines.tanzu || self.from != self.to {
+            unmet.extend(unmet_certificates(known, lines));
+        }
         unmet.extend(unmet_kubeadm(guest, version, &names));
         unmet
     }
