@@ -163,9 +163,11 @@ impl Hands {
             }
             Act::Call { part } => self.api.put(&call(&write.subject, part), &json!({})).await,
             Act::Delete { uid } => {
+                // A Job that is gone has no pod at work any more: it goes after them.
+                let policy = if write.subject.kind == Kind::Job { "Foreground" } else { "Background" };
                 let options = json!({
                     "apiVersion": "v1", "kind": "DeleteOptions",
-                    "propagationPolicy": "Background", "preconditions": { "uid": uid },
+                    "propagationPolicy": policy, "preconditions": { "uid": uid },
                 });
                 self.api.delete(&path, &options).await
             }

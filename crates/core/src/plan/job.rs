@@ -1,8 +1,8 @@
 //! The Job that upgrades one node.
 //!
 //! Upgrade images, scripts and other controllers know it from system-upgrade-controller, so it is the same to the last
-//! field. Ours are: the claim, without which its pod finds no node; the image that cordons and drains; and that it is never
-//! created paused.
+//! field. Ours are: the claim, without which its pod finds no node; the image that cordons and drains; that it is never
+//! created paused; and that it goes after its pod when its Plan is deleted.
 
 use std::collections::BTreeMap;
 
@@ -28,6 +28,11 @@ use super::names::hex;
 use super::{labels, names};
 use crate::claims::ClaimId;
 use crate::seen::Meta;
+
+/// With it the garbage collector deletes the Job of a deleted Plan in the foreground, so that the Job is there for as long as its
+/// pod works on the node. Whoever deletes the Job and asks for something else gets that.
+/// <https://kubernetes.io/docs/concepts/architecture/garbage-collection/#foreground-deletion>
+const AFTER_ITS_POD: &str = "foregroundDeletion";
 
 /// Everything that the Job for one node follows from.
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +108,7 @@ pub fn job(order: &JobOrder<'_>) -> Job {
                 controller: Some(true),
                 block_owner_deletion: Some(false),
             }]),
+            finalizers: Some(vec![AFTER_ITS_POD.to_owned()]),
             ..ObjectMeta::default()
         },
         spec: Some(JobSpec {

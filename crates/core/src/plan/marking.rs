@@ -142,6 +142,15 @@ fn is_cordon_ours(view: &View<'_>, node: &NodeSeen) -> bool {
     marked || is_set_aside_by(view, node) && node.set_aside.as_ref().is_some_and(|record| record.cordoned)
 }
 
+/// A Plan of the same name, which is gone, took it out, and it is out still: to the user that is one Plan with one limit.
+pub(super) fn is_left_by_predecessor(view: &View<'_>, node: &NodeSeen) -> bool {
+    let meta = &view.plan.meta;
+    node.mark.as_ref().is_some_and(|mark| {
+        let owner = &mark.owner;
+        owner.kind == KIND && (&owner.namespace, &owner.name) == (&meta.namespace, &meta.name) && owner.uid != meta.uid
+    })
+}
+
 /// This Plan has given up on the node before.
 pub(super) fn is_set_aside_by(view: &View<'_>, node: &NodeSeen) -> bool {
     node.set_aside.as_ref().is_some_and(|record| record.owner.uid == view.plan.meta.uid)

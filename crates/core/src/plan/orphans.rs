@@ -8,7 +8,7 @@ use crate::decision::{Purpose, Write};
 use crate::seen::{JobSeen, NodeSeen};
 
 /// The writes that free the nodes which a deleted Plan of `namespace` left marked. A node whose Job still runs is left
-/// alone until the garbage collector has taken the Job.
+/// alone until the garbage collector has taken the Job, which goes after its pods.
 pub fn undo_orphaned_marks<'a>(
     namespace: &str,
     plan_uids: &BTreeSet<&str>,

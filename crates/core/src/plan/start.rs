@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::between::hold;
 use super::failure::{given_up, given_up_wait, limit};
 use super::jobs::{Making, is_windows, make};
-use super::marking::{take, wants_cordon};
+use super::marking::{is_left_by_predecessor, take, wants_cordon};
 use super::nodes::{Look, Steps};
 use super::selection::turn;
 use super::waiting::{claimed_by_another, not_ready};
@@ -35,7 +35,8 @@ pub(super) fn start_more(look: &Look<'_>, claims: &mut Claims, steps: &mut Steps
         held.look_again.into_iter().for_each(|moment| steps.look_again_by(moment));
         steps.waits.append(&mut held.waits);
     }
-    let free = limit.saturating_sub(claims.nodes.len()).min(open.len());
+    let left = left_by_predecessor(look, claims);
+    let free = limit.saturating_sub(claims.nodes.len() + left.len()).min(open.len());
     if free > 0 {
         open.sort_by_cached_key(|node| turn(node, view, hash));
     }
@@ -48,15 +49,22 @@ pub(super) fn start_more(look: &Look<'_>, claims: &mut Claims, steps: &mut Steps
     }
     if !left_over.is_empty() {
         let all_failed = claims.nodes.keys().all(|name| steps.failed.contains(name));
-        let wait = if all_failed && !claims.nodes.is_empty() {
+        let wait = if all_failed && !claims.nodes.is_empty() && left.is_empty() {
             too_many_failed(look, steps, "the other nodes wait until one of them succeeds")
         } else {
-            let sentence = format!("the other nodes wait for {}", some_of(claims.nodes.keys()));
+            let out: Vec<&String> = claims.nodes.keys().chain(left).collect();
+            let sentence = format!("the other nodes wait for {}", some_of(out.into_iter()));
             Wait::new(view.plan.subject(), Reason::ConcurrencyReached, sentence, now)
         };
         steps.waits.push(wait);
     }
     steps.waits.append(&mut blocked);
+}
+
+/// The nodes that a Plan of this name left out of service when it was deleted: they count as if they were this one's.
+fn left_by_predecessor<'a>(look: &Look<'a>, claims: &Claims) -> Vec<&'a String> {
+    let left = look.view.nodes.iter().filter(|(_, node)| is_left_by_predecessor(look.view, node));
+    left.map(|(name, _)| name).filter(|name| !claims.nodes.contains_key(*name)).collect()
 }
 
 /// The nodes that could be started, and what the others wait for.
@@ -71,7 +79,7 @@ fn candidates<'a>(look: &Look<'a>, claims: &Claims, steps: &mut Steps) -> (Vec<&
         if node.claim.is_some() {
             // It may be ours, released by a write of this very decision.
             if node.mark.as_ref().is_none_or(|mark| mark.owner.uid != look.view.plan.meta.uid) {
-                blocked.push(claimed_by_another(node, look.now));
+                blocked.push(claimed_by_another(look.view, node, look.now));
             }
         } else if let Some(record) = given_up(look, node) {
             steps.failed.insert(node.meta.name.clone());

@@ -79,7 +79,7 @@ fn not_taken_yet(look: &Look<'_>, node: &NodeSeen, claim: &Claim, steps: &mut St
         if !wanted {
             return Fate::Over;
         }
-        steps.waits.push(claimed_by_another(node, look.now));
+        steps.waits.push(claimed_by_another(look.view, node, look.now));
     } else if let Some(mark) = node.mark.as_ref().filter(|_| !wanted && look.selection.is_updated(node)) {
         // Somebody has taken the label off and given the node its result: what is left of the marks goes.
         return give_back(node, mark, steps);

@@ -47,8 +47,9 @@ fn falsehood(known: &Known, plan: &Value, wait: &Value, now: Timestamp, refusing
             unless(named.any(|name| known.get("Secret", namespace, name).is_none()), "all Secrets are there")
         }
         "ConcurrencyReached" => {
-            let out = written_claims(plan)["nodes"].as_object().map_or(0, serde_json::Map::len);
-            unless(out >= limit(plan), "fewer nodes are out than it allows")
+            let own = written_claims(plan)["nodes"].as_object().map_or(0, serde_json::Map::len);
+            let left = known.all("Node").filter(|node| is_left_by_predecessor(node, plan)).count();
+            unless(own + left >= limit(plan), "fewer nodes are out than it allows")
         }
         "WindowClosed" => unless(!window::is_open(plan, now), "the window is open"),
         "NodeNotReady" => unless(node.is_some_and(|node| !is_ready(node)), "the node is Ready"),
@@ -115,6 +116,13 @@ fn falsehood(known: &Known, plan: &Value, wait: &Value, now: Timestamp, refusing
         "VolumeAttached" => unless(known.all("VolumeAttachment").next().is_some(), "no volume is attached"),
         _ => Some("nobody knows how to tell whether that is true"),
     }
+}
+
+/// It is out for a Plan of the same name, which was deleted.
+fn is_left_by_predecessor(node: &Value, plan: &Value) -> bool {
+    let mark = text(&node["metadata"]["annotations"]["drover.dev/claim"]);
+    let owner = serde_json::from_str::<Value>(mark).unwrap_or_default()["owner"].take();
+    owner["name"] == plan["metadata"]["name"] && owner["uid"] != plan["metadata"]["uid"]
 }
 
 /// A Plan has given up on it.

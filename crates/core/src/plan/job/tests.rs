@@ -105,6 +105,8 @@ fn take_out_what_is_ours(job: &mut Value) {
     let metadata = &mut job["metadata"];
     let uid = metadata["ownerReferences"][0].as_object_mut().unwrap().remove("uid");
     assert_eq!(uid, Some(json!("a-uid")));
+    let finalizers = metadata.as_object_mut().unwrap().remove("finalizers");
+    assert_eq!(finalizers, Some(json!(["foregroundDeletion"])), "it goes after its pod");
     for marked in ["labels", "annotations"] {
         let claim = metadata[marked].as_object_mut().unwrap().remove("drover.dev/claim");
         assert_eq!(claim, Some(json!("c1")), "{marked}");

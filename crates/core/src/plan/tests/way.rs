@@ -383,6 +383,32 @@ fn marks_of_a_deleted_plan_are_undone_once_its_job_is_gone() {
 }
 
 #[test]
+fn a_plan_that_is_made_again_counts_the_node_that_the_one_before_it_left_out() {
+    let mut cluster = three_nodes().taken("n1").job("n1", "");
+    cluster.plan["metadata"]["uid"] = json!("uid-again");
+    cluster.plan["metadata"]["annotations"].as_object_mut().unwrap().remove("drover.dev/claims");
+    cluster.jobs[0]["metadata"]["deletionTimestamp"] = json!("2026-01-01T11:59:00Z");
+
+    let decision = cluster.decide();
+
+    assert_eq!(acts(&decision), []);
+    let subjects = decision.waits.iter().map(|wait| (wait.subject.name.as_str(), wait.reason, wait.sentence.as_str()));
+    assert_eq!(
+        subjects.collect::<Vec<_>>(),
+        [
+            ("up", Reason::ConcurrencyReached, "the other nodes wait for n1"),
+            (
+                "n1",
+                Reason::NodeClaimedByAnother,
+                "Node n1 is out for the Plan of this name that was deleted, until its Job and the pod of that are gone"
+            ),
+        ]
+    );
+    let two = cluster.spec("concurrency", json!(2)).decide();
+    assert_eq!(purposes(&two), [Purpose::RaiseEpoch]);
+}
+
+#[test]
 fn somebody_who_annotates_the_plan_interrupts_no_job() {
     let running = three_nodes().taken("n1").job("n1", "").published();
     assert_eq!(acts(&running.annotated("example.com/touched", "yes").decide()), []);
