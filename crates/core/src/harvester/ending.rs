@@ -13,9 +13,13 @@ use crate::decision::{Reason, Subject};
 
 /// An Upgrade that has failed takes up what has failed, if its user wants that.
 pub(super) fn try_again(turn: &mut Turn<'_>) {
-    if turn.annotation(UPGRADE_RETRY).is_none() {
-        return;
+    if turn.annotation(UPGRADE_RETRY).is_some() {
+        take_up(turn);
     }
+    jobs::delete_discarded(turn);
+}
+
+fn take_up(turn: &mut Turn<'_>) {
     turn.annotations.insert(UPGRADE_RETRY, Value::Null);
     if !matches!(turn.next.ended, Some(Ending::Failed { .. })) {
         return;
@@ -25,6 +29,7 @@ pub(super) fn try_again(turn: &mut Turn<'_>) {
     // One that was called off is taken up as well.
     turn.next.aborting = false;
     turn.next.withdrawn.clear();
+    turn.next.discarded.clear();
     // What was put back is held again, and put back in the end.
     turn.annotations.insert(annotations::LONGHORN_RESTORED, Value::Null);
     if matches!(turn.next.services, Some(Ending::Failed { .. })) {

@@ -37,7 +37,7 @@ pub(super) fn course(turn: &mut Turn<'_>, name: &str) -> Course {
         }
         return Course::Running;
     }
-    if job.metadata.deletion_timestamp.is_some() {
+    if job.metadata.deletion_timestamp.is_some() || turn.next.discarded.contains(&job.metadata.uid) {
         return Course::Running;
     }
     match job.failure() {
@@ -47,14 +47,24 @@ pub(super) fn course(turn: &mut Turn<'_>, name: &str) -> Course {
     }
 }
 
-/// Deletes a Job that has failed, so that it is made again; true if there was one.
+/// Notes that a Job that has failed has to go, so that it is made again; true if there was one.
 pub(super) fn discard_failed(turn: &mut Turn<'_>, name: &str) -> bool {
     let Some(job) = turn.job(name).filter(|job| job.failure().is_some()) else { return false };
-    if job.metadata.deletion_timestamp.is_none() {
-        let uid = job.metadata.uid.clone();
-        turn.write(Purpose::DeleteJob, Subject::job(NAMESPACE, name), Act::Delete { uid });
+    turn.next.discarded.insert(job.metadata.uid.clone())
+}
+
+/// Deletes the Jobs that are noted to go: it may be a successor of who has noted it.
+pub(super) fn delete_discarded(turn: &mut Turn<'_>) {
+    if turn.next.discarded.is_empty() {
+        return;
     }
-    true
+    for job in turn.cluster().jobs.in_namespace(NAMESPACE) {
+        let metadata = &job.metadata;
+        if turn.next.discarded.contains(&metadata.uid) && metadata.deletion_timestamp.is_none() {
+            let subject = Subject::job(NAMESPACE, &metadata.name);
+            turn.write(Purpose::DeleteJob, subject, Act::Delete { uid: metadata.uid.clone() });
+        }
+    }
 }
 
 /// Deletes a Job, however far it is; true once it is gone.

@@ -43,6 +43,9 @@ pub struct Progress {
     /// Nodes that the planner had begun with, and that are put back because the Upgrade was called off.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub withdrawn: BTreeSet<String>,
+    /// The uids of failed Jobs that are tried again: whatever else is known of them, they have to go first.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub discarded: BTreeSet<String>,
     /// The only node of the cluster, which goes its own way; empty if there are more.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub single_node: String,

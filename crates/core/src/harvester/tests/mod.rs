@@ -120,7 +120,9 @@ impl Ground {
         let key = (kind, text(&metadata["namespace"]), text(&metadata["name"]));
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         if metadata["uid"].is_null() {
-            object["metadata"]["uid"] = json!(format!("uid-{}", key.2));
+            // A Job that is made again is another one.
+            let again = if key.0 == "Job" { format!("-{}", self.version) } else { String::new() };
+            object["metadata"]["uid"] = json!(format!("uid-{}{again}", key.2));
         }
         self.objects.insert(key, object);
     }

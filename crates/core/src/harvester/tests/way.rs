@@ -1,6 +1,7 @@
 //! The way of an Upgrade, phase by phase.
 
 use super::*;
+use crate::decision::Purpose;
 
 #[test]
 fn an_upgrade_goes_from_its_image_to_its_end() {
@@ -313,8 +314,8 @@ fn images_are_not_loaded_where_the_setting_skips_it() {
     assert_eq!(ground.node_state("node-3"), "Images preloaded");
 }
 
-#[test]
-fn what_has_failed_is_taken_up_again_if_its_user_wants_that() {
+/// The first node has failed and the Upgrade with it; its user wants another try.
+fn failed_and_to_be_tried_again() -> Ground {
     let mut ground = Ground::of(3).until_nodes();
     ground.asks(1, "pre-drain");
     ground.settle();
@@ -322,13 +323,14 @@ fn what_has_failed_is_taken_up_again_if_its_user_wants_that() {
     ground.change("Job", "harvester-system", &format!("{U}-pre-drain-node-1"), &failed);
     ground.settle();
     assert_eq!((ground.label("upgradeState"), ground.label("upgradeCleanup")), ("Failed", "Succeeded"));
+    let retry = json!({ "metadata": { "annotations": { "drover.dev/retry": "" } } });
+    ground.change("Upgrade", "harvester-system", U, &retry);
+    ground
+}
 
-    ground.change(
-        "Upgrade",
-        "harvester-system",
-        U,
-        &json!({ "metadata": { "annotations": { "drover.dev/retry": "" } } }),
-    );
+#[test]
+fn what_has_failed_is_taken_up_again_if_its_user_wants_that() {
+    let mut ground = failed_and_to_be_tried_again();
     ground.settle();
 
     assert_eq!((ground.label("upgradeState"), ground.node_state("node-1")), ("UpgradingNodes", "Pre-draining"));
@@ -340,4 +342,16 @@ fn what_has_failed_is_taken_up_again_if_its_user_wants_that() {
     }
     ground.settle();
     assert_eq!((ground.label("upgradeState"), ground.label("upgradeCleanup")), ("Succeeded", "Succeeded"));
+}
+
+#[test]
+fn an_operator_that_dies_before_it_has_deleted_the_failed_job_leaves_that_to_the_next() {
+    let mut ground = failed_and_to_be_tried_again();
+    let first = ground.decide().writes().next().cloned().unwrap();
+    assert_eq!(first.purpose, Purpose::NoteProgress);
+    ground.carry_out(&first);
+    ground.settle();
+
+    assert_eq!((ground.label("upgradeState"), ground.node_state("node-1")), ("UpgradingNodes", "Pre-draining"));
+    assert!(ground.get("Job", "harvester-system", &format!("{U}-pre-drain-node-1"))["status"].is_null());
 }
