@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
 use self::cores::on_all_cores;
-pub use self::report::{CampaignReport, Failure, Regression, not_reached};
+pub use self::report::{CampaignReport, Failure, Regression, all_purposes, all_reasons, not_reached};
 use self::survey::Calm;
 pub use self::survey::{Surveyed, survey};
 use crate::faults::{Fault, Incident, Moment, Schedule};

@@ -7,6 +7,7 @@
 //! pod, and begins anew with them. What the steps do to their machine, the world does when the pod has succeeded.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use drover_api::harvester::jobs::{CONTAINER as APPLY, stock, variables};
 use drover_api::plan::jobs::containers::{DRAIN, PREPARE};
@@ -18,13 +19,16 @@ use drover_core::harvester::steps::HostDeed;
 use drover_corral::apiserver::{ApiServer, Change, Direct};
 use drover_corral::world::annotations::{EXIT_CODE, OS_IMAGE, REBOOT, down_until};
 use drover_operator::drain::{DrainFlags, drain};
-use drover_operator::harvester::steps::{self, Host};
+use drover_operator::harvester::steps::{self, Host, Saying};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::guests::SimulatedGuests;
 use crate::updates;
+
+/// Is told what the steps of an upgrade do and wait for.
+pub type Listener = Arc<dyn Fn(&Saying) + Send + Sync>;
 
 /// How long a machine is away that boots another system.
 const REBOOTS_FOR: &str = "20s";
@@ -36,7 +40,7 @@ pub fn run_elsewhere(prepares_by_drain: bool) -> BTreeSet<String> {
 }
 
 /// Runs until the future is dropped. `guests` are those whose control planes Jobs update.
-pub async fn run(server: ApiServer, guests: Option<SimulatedGuests>) {
+pub async fn run(server: ApiServer, guests: Option<SimulatedGuests>, listener: Listener) {
     // Before the first reading, so that nothing slips through between the two.
     let mut changes = server.changes();
     let mut machines = Machines {
@@ -44,6 +48,7 @@ pub async fn run(server: ApiServer, guests: Option<SimulatedGuests>) {
         clock: server.clock(),
         server,
         guests,
+        listener,
         running: BTreeMap::new(),
         programs: JoinSet::new(),
     };
@@ -82,6 +87,7 @@ struct Ended {
 }
 
 struct Machines {
+    listener: Listener,
     server: ApiServer,
     guests: Option<SimulatedGuests>,
     direct: Direct,
@@ -144,7 +150,7 @@ impl Machines {
             None => args(pod, &run.container, &node),
         };
         let host = SimulatedHost { direct: self.direct.clone(), namespace: namespace.clone(), pod: name.clone() };
-        let (id, place) = (run.clone(), (namespace.clone(), name.clone()));
+        let (id, place, listener) = (run.clone(), (namespace.clone(), name.clone()), self.listener.clone());
         let update =
             self.guests.clone().filter(|_| run.container == UPDATE).map(|guests| (guests, updates::order(pod)));
         let program = self.programs.spawn(async move {
@@ -160,7 +166,8 @@ impl Machines {
                 },
                 _ if id.container == APPLY => match steps::order(&args) {
                     Some(order) => {
-                        let done = steps::run(client, clock, &order, Some(own_pod), &host, &mut |_| {}).await;
+                        let mut tell = |saying| listener(&saying);
+                        let done = steps::run(client, clock, &order, Some(own_pod), &host, &mut tell).await;
                         i32::from(done.is_err())
                     }
                     None => 2,

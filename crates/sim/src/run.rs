@@ -194,7 +194,9 @@ impl Stage {
                 key: lines.key(),
                 operator: "control-plane-upgrade".to_owned(),
             });
-            tasks.spawn(programs::run(server.clone(), updated));
+            let told = gate.clone();
+            let listener = Arc::new(move |saying: &_| told.hear_program(saying));
+            tasks.spawn(programs::run(server.clone(), updated, listener));
         }
         tasks.spawn(Shift::new(gate.clone(), reports, scenario, guest).keep_operators_running(ordered));
         tasks.spawn(let_happen(gate.clone(), once));

@@ -1,6 +1,7 @@
 //! `drover corral`: the embedded cluster, served until it is told to stop.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -52,7 +53,7 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
         }
         options.kubelet.run_elsewhere.extend(programs::run_elsewhere(false));
         let world = tokio::spawn(World::run(server.clone(), options));
-        let programs = tokio::spawn(programs::run(server.clone(), None));
+        let programs = tokio::spawn(programs::run(server.clone(), None, Arc::new(|_| ())));
         let acts = scenario.map(|scenario| tokio::spawn(live::play(server.clone(), scenario)));
         let serving = args.serving.start(server).await?;
         match format.unwrap_or(Format::Table) {

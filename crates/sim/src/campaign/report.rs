@@ -102,10 +102,19 @@ fn add(all: &mut BTreeMap<String, usize>, own: &BTreeMap<String, usize>) {
     }
 }
 
+/// All purposes of writes, those of Upgrades included, by name.
+pub fn all_purposes() -> impl Iterator<Item = String> {
+    Purpose::ALL.iter().chain(&Purpose::OF_UPGRADES).map(|purpose| format!("{purpose:?}"))
+}
+
+/// All reasons of waits, those of Upgrades included, by name.
+pub fn all_reasons() -> impl Iterator<Item = String> {
+    Reason::ALL.iter().chain(&Reason::OF_UPGRADES).map(ToString::to_string)
+}
+
 /// Purposes of writes and reasons of waits that were never reached.
 pub fn not_reached(purposes: &BTreeMap<String, usize>, reasons: &BTreeMap<String, usize>) -> Vec<String> {
-    let purposes_missed =
-        Purpose::ALL.iter().map(|purpose| format!("{purpose:?}")).filter(|name| !purposes.contains_key(name));
-    let reasons_missed = Reason::ALL.iter().map(ToString::to_string).filter(|name| !reasons.contains_key(name));
+    let purposes_missed = all_purposes().filter(|name| !purposes.contains_key(name));
+    let reasons_missed = all_reasons().filter(|name| !reasons.contains_key(name));
     purposes_missed.chain(reasons_missed).collect()
 }

@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use drover_clock::{Clock, later};
+use drover_core::decision::Purpose;
 use drover_corral::apiserver::{ApiServer, ApiService};
 use drover_operator::Report;
+use drover_operator::harvester::steps::Saying;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -197,6 +199,24 @@ impl Gate {
         let mut shared = self.shared();
         shared.hear();
         (std::mem::take(&mut shared.purposes), std::mem::take(&mut shared.reasons))
+    }
+
+    /// Counts what a program inside a Job decides: it writes by itself, and no operator decides on that.
+    pub fn hear_program(&self, saying: &Saying) {
+        let mut shared = self.shared();
+        match saying {
+            Saying::Waits(waits) => {
+                for wait in waits {
+                    *shared.reasons.entry(wait.reason.to_string()).or_default() += 1;
+                }
+            }
+            Saying::Does(deed) => {
+                let purpose = deed.split(' ').next().unwrap_or_default();
+                if Purpose::OF_UPGRADES.iter().any(|known| format!("{known:?}") == purpose) {
+                    *shared.purposes.entry(purpose.to_owned()).or_default() += 1;
+                }
+            }
+        }
     }
 
     /// Lets every write go that was held back, wherever it was to land.
