@@ -44,7 +44,7 @@ diff-fuzz: ## Generate requests, play them to both sides: make diff-fuzz SEED=7 
 	cargo run --locked --quiet --bin drover-difference -- fuzz --seed $(or $(SEED),1) --count $(or $(COUNT),5000)
 
 # As the tests build it: what simulates is optimised there, too, and need not be built again.
-sim: ## Every scenario: crashes at every write, every fault at every kind of write, two crashes, random schedules
+sim: ## Every scenario: crashes at every write, every fault at every kind of write, two crashes, random schedules; Harvester's are sampled
 	@./scripts/need cargo cc
 	cargo run --locked --quiet --bin drover -- simulate
 
