@@ -43,7 +43,9 @@ pub(super) fn publish(turn: &Turn<'_>, waits: &[Wait], look_again: &mut Option<T
     if new == *old {
         return None;
     }
-    if let Some(again) = turn.view.status_written.and_then(|written| written.checked_add(BETWEEN_WRITES).ok())
+    // One that was written in what is the future now says only that the clock was set back.
+    let written = turn.view.status_written.filter(|written| *written <= turn.now);
+    if let Some(again) = written.and_then(|written| written.checked_add(BETWEEN_WRITES).ok())
         && turn.now < again
     {
         *look_again = Some(look_again.map_or(again, |earlier| earlier.min(again)));

@@ -28,6 +28,8 @@ struct Ground {
     served: Option<Served>,
     verdict: Option<Verdict>,
     last: Decision,
+    /// When this process last wrote the status.
+    status_written: Option<&'static str>,
 }
 
 fn release() -> Served {
@@ -60,8 +62,14 @@ fn node(name: &str) -> Value {
 impl Ground {
     /// So many servers, an Upgrade to v1.8.0, and nothing that speaks against it.
     fn of(nodes: usize) -> Self {
-        let mut ground =
-            Ground { objects: BTreeMap::new(), version: 0, served: None, verdict: None, last: Decision::default() };
+        let mut ground = Ground {
+            objects: BTreeMap::new(),
+            version: 0,
+            served: None,
+            verdict: None,
+            status_written: None,
+            last: Decision::default(),
+        };
         for number in 1..=nodes {
             let (name, machine) = (format!("node-{number}"), format!("custom-{number}"));
             ground.put(node(&name));
@@ -164,7 +172,7 @@ impl Ground {
                 Some(verdict) => Admission::Judged { at: NOON.parse().unwrap(), verdict },
                 None => Admission::Waived,
             },
-            status_written: None,
+            status_written: self.status_written.map(|at| at.parse().unwrap()),
             trouble: Vec::new(),
             told: &[],
         };

@@ -355,3 +355,16 @@ fn an_operator_that_dies_before_it_has_deleted_the_failed_job_leaves_that_to_the
     assert_eq!((ground.label("upgradeState"), ground.node_state("node-1")), ("UpgradingNodes", "Pre-draining"));
     assert!(ground.get("Job", "harvester-system", &format!("{U}-pre-drain-node-1"))["status"].is_null());
 }
+
+#[test]
+fn a_clock_that_was_set_back_does_not_keep_the_status_from_being_written() {
+    let publishes = |written: &'static str| {
+        let mut ground = Ground::of(3);
+        let first = ground.decide().writes().next().cloned().unwrap();
+        ground.carry_out(&first);
+        ground.status_written = Some(written);
+        ground.decide().writes().any(|write| write.purpose == Purpose::PublishStatus)
+    };
+    assert!(!publishes(NOON), "at most once a second");
+    assert!(publishes("2026-01-01T23:00:00Z"), "a moment that lies ahead says nothing");
+}
