@@ -98,6 +98,8 @@ pub struct Checker {
     strangers: BTreeSet<String>,
     /// Plans whose claims somebody else has changed.
     tampered: BTreeSet<String>,
+    /// Secrets that are gone, by namespace and name, and since when.
+    gone_secrets: BTreeMap<(String, String), Timestamp>,
     guest: guests::GuestSeen,
     violations: Vec<String>,
 }
@@ -130,7 +132,10 @@ impl Checker {
                 self.check_claims(known, change);
                 self.check_status(known, change);
             }
-            "Secret" => self.check_certificates(known, change),
+            "Secret" => {
+                self.note_secret(change);
+                self.check_certificates(known, change);
+            }
             "Machine" => self.check_machines(known),
             _ => {}
         }

@@ -12,6 +12,9 @@ use crate::known::Known;
 /// How soon an operator notices that another one drives.
 const NOTICED: Duration = Duration::from_secs(3);
 
+/// How long a request may be on its way, or the news of what it rests on.
+const A_MOMENT: Duration = Duration::from_secs(1);
+
 impl Checker {
     pub(super) fn check_pod(&mut self, known: &Known, change: &Change<'_>) {
         // The pods of a Harvester upgrade run under no claim: its Jobs go where Rancher's planner has made room.
@@ -103,13 +106,26 @@ impl Checker {
         let Some(plan) = plan_of(known, job) else { return };
         let namespace = change.namespace;
         let secrets = plan["spec"]["secrets"].as_array().into_iter().flatten();
+        // Nobody can know of what was deleted while the request was on its way.
+        let has_just_gone = |name: &str| {
+            let gone = self.gone_secrets.get(&(namespace.to_owned(), name.to_owned()));
+            gone.is_some_and(|gone| between(*gone, change.at) < A_MOMENT)
+        };
         let missing = secrets
             .filter(|secret| secret["ignoreUpdates"] != true)
             .filter_map(|secret| secret["name"].as_str())
-            .find(|name| known.get("Secret", namespace, name).is_none());
+            .find(|name| known.get("Secret", namespace, name).is_none() && !has_just_gone(name));
         if let (Some(missing), false) = (missing, self.leave.meddled && self.leave.late) {
             self.violation(format!("{} made {} although the Secret {missing} is missing", change.actor, change.name));
         }
+    }
+
+    pub(super) fn note_secret(&mut self, change: &Change<'_>) {
+        let key = (change.namespace.to_owned(), change.name.to_owned());
+        match change.after {
+            Some(_) => self.gone_secrets.remove(&key),
+            None => self.gone_secrets.insert(key, change.at),
+        };
     }
 
     fn check_deleted(&mut self, known: &Known, change: &Change<'_>, job: &Value) {
