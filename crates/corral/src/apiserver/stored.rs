@@ -48,8 +48,8 @@ impl Stored {
         event.extend_from_slice(kind.opening());
         let head = write_canonical(&object, &mut event).map_err(|error| internal(&error.to_string()))?;
         event.extend_from_slice(CLOSING);
-        // What is kept has to be exact: the buffer was larger.
-        let event = Bytes::from(event.into_boxed_slice());
+        // What is kept has to be exact. The buffer was larger, and an allocator may leave what is made smaller where it is.
+        let event = Bytes::copy_from_slice(&event);
         let at_hand = Mutex::new(Some(Arc::new(object)));
         Ok(Stored { revision, labels, fields, event, kind, head, at_hand })
     }
