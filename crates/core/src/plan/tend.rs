@@ -50,6 +50,10 @@ pub(super) fn tend(look: &Look<'_>, node: &NodeSeen, claim: &Claim, steps: &mut 
             // The user took the node out of the Plan: that ends a failed attempt.
             Some(_) => return give_back(node, mark, steps),
             None => {
+                // Somebody has lifted a cordon of theirs, and a container of the Job cordons again: that one is ours.
+                if wants_cordon(look.view) && !mark.cordoned && !node.unschedulable {
+                    steps.writes.push(take(look.view, node, claim).into());
+                }
                 // What holds its drain up explains more than that it runs.
                 let pods = look.view.pods.iter().filter(|pod| pod.job == job.meta.name);
                 steps.waits.extend(pods.flat_map(|pod| &pod.waits).chain(node.waits.iter().flatten()).cloned());

@@ -171,6 +171,19 @@ fn a_node_that_somebody_else_cordoned_stays_cordoned() {
 }
 
 #[test]
+fn a_cordon_that_somebody_has_lifted_while_the_job_runs_is_ours_from_then_on_and_goes_in_the_end() {
+    let lifted = three_nodes().claimed("n1").marked("n1", "uid-up", false).job("n1", "");
+    let decision = lifted.decide();
+    assert_eq!(patch(&decision, Purpose::TakeNode)["spec"]["unschedulable"], true);
+
+    let mut ended = lifted.after(&decision);
+    assert_eq!(ended.nodes["n1"]["spec"]["unschedulable"], true);
+    ended.jobs.clear();
+    let released = ended.job("n1", "Complete").job_end_noted("n1", "boot-1").decide();
+    assert!(patch(&released, Purpose::ReleaseNode)["spec"].as_object().unwrap().contains_key("unschedulable"));
+}
+
+#[test]
 fn the_next_node_waits_until_the_last_is_ready_again() {
     let cluster = three_nodes().taken("n1").job("n1", "Complete").job_end_noted("n1", "boot-1").not_ready("n1");
     let decision = cluster.published().decide();
