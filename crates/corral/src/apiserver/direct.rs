@@ -203,6 +203,7 @@ fn untyped<K: Serialize>(object: &K) -> Answer<Object> {
     }
 }
 
+/// Without managed fields: nobody in here reads them, and a write that states none leaves them to the server.
 fn typed<K: DeserializeOwned>(stored: &Stored) -> Answer<K> {
-    serde_json::from_slice(&stored.json()).map_err(|error| internal(&error.to_string()))
+    serde_json::from_slice(&stored.json_unmanaged()).map_err(|error| internal(&error.to_string()))
 }

@@ -3,6 +3,7 @@
 //! An object is kept as its canonical JSON, wrapped in the watch event that announced it: the event is serialised
 //! once, whoever watches, and storing the object costs nothing more.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -27,6 +28,8 @@ pub(crate) struct Stored {
     kind: EventKind,
     /// How many bytes of the object say what it is: everything up to its first other field.
     head: u16,
+    /// Where in the object it stands who manages its fields: a third of it, that many readers have no use for.
+    managed: Range<u32>,
     /// Decoded, while it is among those that were written last: most writes are to one of them, and decoding it would cost
     /// more than the rest of the write.
     at_hand: Mutex<Option<Arc<Object>>>,
@@ -46,12 +49,12 @@ impl Stored {
         let fields = resource.rules.fields(&object);
         let mut event = Vec::with_capacity(4096);
         event.extend_from_slice(kind.opening());
-        let head = write_canonical(&object, &mut event).map_err(|error| internal(&error.to_string()))?;
+        let (head, managed) = write_canonical(&object, &mut event).map_err(|error| internal(&error.to_string()))?;
         event.extend_from_slice(CLOSING);
         // What is kept has to be exact. The buffer was larger, and an allocator may leave what is made smaller where it is.
         let event = Bytes::copy_from_slice(&event);
         let at_hand = Mutex::new(Some(Arc::new(object)));
-        Ok(Stored { revision, labels, fields, event, kind, head, at_hand })
+        Ok(Stored { revision, labels, fields, event, kind, head, managed, at_hand })
     }
 
     /// A version that is shown to one caller and not kept.
@@ -64,6 +67,12 @@ impl Stored {
 
     pub fn json(&self) -> Bytes {
         self.event.slice(self.kind.opening().len()..self.event.len() - CLOSING.len())
+    }
+
+    /// The object without what is known of who manages its fields.
+    pub fn json_unmanaged(&self) -> Vec<u8> {
+        let (json, [start, end]) = (self.json(), [self.managed.start, self.managed.end].map(|place| place as usize));
+        [&json[..start], &json[end..]].concat()
     }
 
     /// The object as another version of its API shows it. But for a few kinds, versions differ in their name alone.
@@ -135,23 +144,59 @@ impl Stored {
 }
 
 /// Writes an object in the one form in which it is kept: what it is first, then all other fields sorted. Returns the
-/// length of the first part.
-fn write_canonical(object: &Object, buffer: &mut Vec<u8>) -> serde_json::Result<u16> {
+/// length of the first part, and where its managed fields are.
+fn write_canonical(object: &Object, buffer: &mut Vec<u8>) -> serde_json::Result<(u16, Range<u32>)> {
+    let begin = buffer.len();
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
     let head = head(text("apiVersion"), text("kind"));
     buffer.extend_from_slice(head.as_bytes());
+    let mut managed = begin..begin;
     let others = object.iter().filter(|(name, _)| *name != "apiVersion" && *name != "kind");
     for (place, (name, value)) in others.enumerate() {
-        if place > 0 {
-            buffer.push(b',');
+        match value {
+            Value::Object(meta) if name == "metadata" => {
+                write_name(place, name, buffer)?;
+                managed = write_metadata(meta, buffer)?;
+            }
+            _ => write_field(place, name, value, buffer)?,
         }
-        serde_json::to_writer(&mut *buffer, name)?;
-        buffer.push(b':');
-        serde_json::to_writer(&mut *buffer, value)?;
     }
     buffer.push(b'}');
+    // No object is larger than three megabytes.
+    let [start, end] =
+        [managed.start, managed.end].map(|at| u32::try_from(at.saturating_sub(begin)).unwrap_or_default());
     // Groups and kinds are names of at most 253 letters.
-    Ok(u16::try_from(head.len()).unwrap_or(u16::MAX))
+    Ok((u16::try_from(head.len()).unwrap_or(u16::MAX), start..end))
+}
+
+/// Returns where the managed fields are, with the comma before them.
+fn write_metadata(meta: &Object, buffer: &mut Vec<u8>) -> serde_json::Result<Range<usize>> {
+    let mut managed = buffer.len()..buffer.len();
+    buffer.push(b'{');
+    for (place, (name, value)) in meta.iter().enumerate() {
+        let start = buffer.len();
+        write_field(place, name, value, buffer)?;
+        // Whatever stands before them is there in all that is kept; where it is not, they are left where they are.
+        if name == "managedFields" && place > 0 {
+            managed = start..buffer.len();
+        }
+    }
+    buffer.push(b'}');
+    Ok(managed)
+}
+
+fn write_field(place: usize, name: &str, value: &Value, buffer: &mut Vec<u8>) -> serde_json::Result<()> {
+    write_name(place, name, buffer)?;
+    serde_json::to_writer(buffer, value)
+}
+
+fn write_name(place: usize, name: &str, buffer: &mut Vec<u8>) -> serde_json::Result<()> {
+    if place > 0 {
+        buffer.push(b',');
+    }
+    serde_json::to_writer(&mut *buffer, name)?;
+    buffer.push(b':');
+    Ok(())
 }
 
 fn head(api_version: &str, kind: &str) -> String {
@@ -186,6 +231,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
 
+    use crate::apiserver::object::{Meta as _, Object};
     use crate::apiserver::{ApiServer, Options, resources::ResourceId};
 
     #[test]
@@ -210,6 +256,9 @@ mod tests {
             for stored in store.of(&maps).unwrap().objects.values() {
                 assert_eq!(*stored.shared().unwrap(), stored.decode().unwrap());
                 assert_eq!(stored.object().unwrap(), stored.decode().unwrap());
+                let mut unmanaged = stored.decode().unwrap();
+                assert!(unmanaged.meta_mut().remove("managedFields").is_some());
+                assert_eq!(serde_json::from_slice::<Object>(&stored.json_unmanaged()).unwrap(), unmanaged);
                 at_hand += usize::from(stored.at_hand().is_some());
             }
         });

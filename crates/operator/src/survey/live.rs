@@ -18,6 +18,9 @@ use crate::api::{Api, ApiError};
 /// Requests that are under way at the same time.
 const AT_ONCE: usize = 8;
 
+/// Kubelets are asked for so long in all: where none can be reached, a thousand of them would take half an hour.
+const LIMIT: Duration = Duration::from_secs(60);
+
 /// What comes in: decoded where it arrives, so that the text of a large list is gone before the next page.
 pub enum Arrival {
     Object(String),
@@ -54,13 +57,13 @@ pub async fn look(client: Client, clock: &Clock) -> Cluster {
     let further = &further;
     fill(&mut cluster, |desk| async move {
         tokio::join!(
-            kubelets::look(asked, &further.nodes, desk.clone()),
+            within(clock.on_the_wall(LIMIT), "Kubelet", &desk, kubelets::look(asked, &further.nodes, desk.clone())),
             servers::look(&further.servers, "ServerCertificate", desk.clone()),
             servers::look(&further.kubelets, "KubeletCertificate", desk.clone()),
             metrics::look(asked, desk.clone()),
             secrets(asked, &further.plan_namespaces, desk.clone()),
             leases(asked, &further.plan_namespaces, desk.clone()),
-            templates(asked, &further.templates, desk),
+            templates(asked, &further.templates, desk.clone()),
         );
     })
     .await;
@@ -100,29 +103,25 @@ pub async fn look_at(client: Client, clock: &Clock, kinds: &BTreeSet<&str>, limi
     let dials = kinds.contains("ServerCertificate");
     let limit = clock.on_the_wall(limit);
     fill(&mut cluster, |desk| async move {
-        let late = |kind: &str| {
-            let why = "no answer in time".to_owned();
-            let _ = desk.send(Arrival::Unseen(Unseen {
-                kind: kind.to_owned(),
-                object: None,
-                cause: Cause::Unreachable(why),
-            }));
-        };
-        let kubelets = async {
-            if tokio::time::timeout(limit, kubelets::look(api, nodes, desk.clone())).await.is_err() {
-                late("Kubelet");
-            }
-        };
+        let kubelets = within(limit, "Kubelet", &desk, kubelets::look(api, nodes, desk.clone()));
         let certificates = async {
-            let dialled = servers::look(&further.servers, "ServerCertificate", desk.clone());
-            if dials && tokio::time::timeout(limit, dialled).await.is_err() {
-                late("ServerCertificate");
+            if dials {
+                let dialled = servers::look(&further.servers, "ServerCertificate", desk.clone());
+                within(limit, "ServerCertificate", &desk, dialled).await;
             }
         };
         tokio::join!(kubelets, certificates);
     })
     .await;
     cluster
+}
+
+/// Looks for so long; what has not come by then was not seen.
+async fn within(limit: Duration, kind: &str, desk: &Desk, look: impl Future<Output = ()>) {
+    if tokio::time::timeout(limit, look).await.is_err() {
+        let cause = Cause::Unreachable("no answer in time".to_owned());
+        let _ = desk.send(Arrival::Unseen(Unseen { kind: kind.to_owned(), object: None, cause }));
+    }
 }
 
 /// Runs readers, and takes what they bring as it arrives.
