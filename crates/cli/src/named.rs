@@ -1,11 +1,11 @@
-//! Objects as they are named on the command line: `plan/NAMESPACE/NAME`, `upgrade/NAME`, `node/NAME`.
+//! Objects as they are named on the command line: `plan/NAMESPACE/NAME`, `upgrade/NAME`, `cluster/NAMESPACE/NAME`, `node/NAME`.
 
 use drover_core::cluster::ObjectRef;
 
 use crate::args::Usage;
 
 /// The kinds that can be named, with every name that kubectl takes for them.
-const KINDS: [(&str, &[&str]); 11] = [
+const KINDS: [(&str, &[&str]); 14] = [
     ("Plan", &["plan", "plans", "plan.upgrade.cattle.io", "plans.upgrade.cattle.io"]),
     ("Node", &["node", "nodes", "no"]),
     ("Pod", &["pod", "pods", "po"]),
@@ -22,6 +22,12 @@ const KINDS: [(&str, &[&str]); 11] = [
         &["vmim", "vmims", "virtualmachineinstancemigration", "virtualmachineinstancemigrations"],
     ),
     ("Volume.longhorn.io", &["volume", "volumes", "volumes.longhorn.io"]),
+    (
+        "TanzuKubernetesCluster",
+        &["tkc", "tanzukubernetescluster", "tanzukubernetesclusters", "tanzukubernetesclusters.run.tanzu.vmware.com"],
+    ),
+    ("Cluster", &["cluster", "clusters", "cl", "clusters.cluster.x-k8s.io"]),
+    ("Machine", &["machine", "machines", "ma", "machines.cluster.x-k8s.io"]),
     ("ManagedChart", &["managedchart", "managedcharts", "managedcharts.management.cattle.io"]),
 ];
 /// Where Upgrades are: nobody names it.
@@ -36,7 +42,8 @@ pub fn object_named(text: &str) -> Result<ObjectRef, Usage> {
         (Some("Upgrade"), [_, name]) if is_whole => Ok(ObjectRef::new("Upgrade", UPGRADES, name)),
         (Some(kind), [_, namespace, name]) if is_whole && kind != "Node" => Ok(ObjectRef::new(kind, namespace, name)),
         _ => Err(Usage(format!(
-            "cannot explain {text}: give upgrade/NAME, plan/NAMESPACE/NAME, node/NAME, pod/NAMESPACE/NAME or vm/NAMESPACE/NAME"
+            "cannot explain {text}: give upgrade/NAME, plan/NAMESPACE/NAME, tkc/NAMESPACE/NAME, cluster/NAMESPACE/NAME, \
+             machine/NAMESPACE/NAME, node/NAME, pod/NAMESPACE/NAME or vm/NAMESPACE/NAME"
         ))),
     }
 }
@@ -54,6 +61,9 @@ mod tests {
             ("pod/shop/cart-0", "Pod/shop/cart-0"),
             ("upgrade/hvst-upgrade-9gmg2", "Upgrade/harvester-system/hvst-upgrade-9gmg2"),
             ("vm/shop/ledger", "VirtualMachine/shop/ledger"),
+            ("tkc/team/web", "TanzuKubernetesCluster/team/web"),
+            ("cluster/team/web", "Cluster/team/web"),
+            ("machines.cluster.x-k8s.io/team/web-1", "Machine/team/web-1"),
             ("volumes.longhorn.io/longhorn-system/pvc-1", "Volume.longhorn.io/longhorn-system/pvc-1"),
         ] {
             assert_eq!(object_named(text).unwrap().to_string(), object);
@@ -62,7 +72,7 @@ mod tests {
 
     #[test]
     fn half_a_name_is_refused() {
-        for text in ["plan/up", "node/a/b", "pod//x", "service/a/b", "vm/x", ""] {
+        for text in ["plan/up", "node/a/b", "pod//x", "service/a/b", "vm/x", "cluster/web", ""] {
             assert!(object_named(text).is_err(), "{text}");
         }
     }

@@ -1,5 +1,6 @@
 //! How far upgrades are: their nodes, what is left, when they may be done.
 
+mod guest;
 mod upgrade;
 
 use drover_api::plan::{NodeCounts, labels};
@@ -12,6 +13,7 @@ use crate::plan::names;
 use crate::plan::selector::Selector;
 use crate::seen::PlanSeen;
 use crate::why::{self, Cause, Driver, Outlook};
+pub use guest::{GuestStatus, Guests, MachineLine, guests, of_guest, of_tanzu};
 pub use upgrade::{UpgradeStatus, of_upgrade};
 
 /// One Plan on one screen.
@@ -63,7 +65,7 @@ pub struct Estimate {
     pub basis: String,
 }
 
-/// All Upgrades and Plans, and whether the nodes could be drained.
+/// All Upgrades, Plans and guest clusters, and whether the nodes could be drained.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Overview {
@@ -72,6 +74,9 @@ pub struct Overview {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub upgrades: Vec<UpgradeStatus>,
     pub plans: Vec<Status>,
+    /// Guest clusters; what needs somebody comes first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<GuestStatus>,
     /// The nodes that cannot be drained now, with what is in the way.
     pub drains: Vec<Forecast>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -97,6 +102,7 @@ pub fn overview(cluster: &Cluster) -> Overview {
         },
         upgrades: upgrade::shown(cluster).map(|upgrade| of_upgrade(cluster, upgrade)).collect(),
         plans: cluster.plans().map(|plan| of(cluster, plan)).collect(),
+        clusters: guests(cluster).clusters,
         drains: drains.into_iter().filter(|forecast| forecast.drains != Verdict::Now).collect(),
         unseen: cluster.unseen.iter().filter(|unseen| unseen.may_hide_something()).map(ToString::to_string).collect(),
     }
@@ -216,12 +222,16 @@ impl Overview {
             text.push('\n');
             text.push_str(&upgrade.text(now));
         }
-        if self.plans.is_empty() && self.upgrades.is_empty() {
+        if self.plans.is_empty() && self.upgrades.is_empty() && self.clusters.is_empty() {
             text.push_str("no Plans\n");
         }
         for plan in &self.plans {
             text.push('\n');
             text.push_str(&plan.text(now));
+        }
+        if !self.clusters.is_empty() {
+            text.push('\n');
+            text.push_str(&guest::table(&self.clusters));
         }
         if !self.drains.is_empty() {
             text.push_str("\nnodes that cannot be drained now:\n");
@@ -274,13 +284,16 @@ fn told(waits: &[WaitLine]) -> String {
 }
 
 fn table(nodes: &[NodeLine], now: Timestamp) -> String {
-    let rows: Vec<[String; 4]> = nodes.iter().map(|node| cells(node, now)).collect();
+    columns(&nodes.iter().map(|node| cells(node, now)).collect::<Vec<_>>(), "  ")
+}
+
+/// Rows in columns that are as wide as their widest cell, two blanks apart.
+fn columns<const N: usize>(rows: &[[String; N]], indent: &str) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths = [width(0), width(1), width(2)];
-    let line = |row: &[String; 4]| {
-        let [name, state, health, age] = row;
-        let line = format!("  {name:<0$}  {state:<1$}  {health:<2$}  {age}", widths[0], widths[1], widths[2]);
-        format!("{}\n", line.trim_end())
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        format!("{indent}{}\n", cells.join("  ").trim_end())
     };
     rows.iter().map(line).collect()
 }

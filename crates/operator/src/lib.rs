@@ -6,6 +6,7 @@
 mod act;
 mod api;
 mod channels;
+pub mod clusters;
 mod connect;
 pub mod drain;
 mod election;

@@ -57,6 +57,9 @@ pub struct Mirror {
     versions: Option<BTreeMap<ObjectRef, u64>>,
 }
 
+/// Where these are served there are guest clusters, whose machines are made of templates.
+const WITH_TEMPLATES: [&str; 2] = [drover_api::cluster_api::CONTROL_PLANE_GROUP, drover_api::tanzu::GROUP];
+
 /// How long to wait before asking again what a server has.
 const DISCOVERY_PAUSE: Duration = Duration::from_secs(1);
 
@@ -70,6 +73,11 @@ impl Mirror {
             cluster.unseen.push(Unseen { kind: "APIGroup".to_owned(), object: None, cause: cause(&error) });
             BTreeMap::new()
         });
+        // Templates are of whichever kind a provider has, and none of these is followed.
+        if served.keys().any(|group| WITH_TEMPLATES.contains(&group.as_str())) {
+            let kind = "MachineTemplate".to_owned();
+            cluster.unseen.push(Unseen { kind, object: None, cause: Cause::NotCollected });
+        }
         let (awaited, plan_namespaces) = (BTreeSet::new(), BTreeSet::new());
         let watches = JoinSet::new();
         let versions = None;

@@ -55,6 +55,20 @@ pub mod phases {
 
 pub const FINALIZER: &str = "cluster.cluster.x-k8s.io";
 
+/// Types of conditions, and what they say.
+pub mod conditions {
+    /// Of clusters that are made from a class: false while something is left to be changed.
+    pub const TOPOLOGY_RECONCILED: &str = "TopologyReconciled";
+    /// The reason where an extension holds up an upgrade.
+    pub const HOOK_BLOCKING: &str = "LifecycleHookBlocking";
+    /// Reasons for what cannot be done.
+    pub const TOPOLOGY_FAILED: [&str; 3] = ["ReconcileFailed", "TopologyReconcileFailed", "ClusterClassNotReconciled"];
+    /// The reason where workers are left behind because somebody wants it so.
+    pub const UPGRADE_DEFERRED: &str = "MachineDeploymentsUpgradeDeferred";
+    /// Can the API of the cluster be asked? From v1beta2 on.
+    pub const REMOTE_CONNECTION: &str = "RemoteConnectionProbe";
+}
+
 pub mod v1alpha2 {
     use super::{ClusterSpec, ClusterStatus};
     use crate::foreign::foreign_kind;

@@ -35,3 +35,13 @@ pub mod annotations {
     pub const REMEDIATION_IN_PROGRESS: &str = "controlplane.cluster.x-k8s.io/remediation-in-progress";
     pub const REMEDIATION_FOR: &str = "controlplane.cluster.x-k8s.io/remediation-for";
 }
+
+/// Types of conditions, the same in v1beta1 and v1beta2.
+pub mod conditions {
+    pub const AVAILABLE: &str = "Available";
+    pub const CERTIFICATES_AVAILABLE: &str = "CertificatesAvailable";
+    pub const ETCD_HEALTHY: &str = "EtcdClusterHealthy";
+    pub const COMPONENTS_HEALTHY: &str = "ControlPlaneComponentsHealthy";
+    /// That the next Machine could be made, before v1beta2.
+    pub const MACHINES_CREATED: &str = "MachinesCreated";
+}

@@ -37,6 +37,22 @@ foreign_part! {
 /// Which checks are left out before Machines are made, separated by commas.
 pub const SKIP_PREFLIGHT_CHECKS: &str = "machineset.cluster.x-k8s.io/skip-preflight-checks";
 
+/// What says in an Event that a Machine could not be made.
+pub const FAILED_CREATE: &str = "FailedCreate";
+
+/// Types of conditions, and what they say.
+pub mod conditions {
+    /// Before v1beta2: false if Machines cannot be made.
+    pub const MACHINES_CREATED: &str = "MachinesCreated";
+    /// From v1beta2 on: true while Machines are to be made; its message says what keeps them from it.
+    pub const SCALING_UP: &str = "ScalingUp";
+    /// In the message of either, in parentheses, after the name of a check.
+    pub const PREFLIGHT_FAILED: &str = "preflight check failed";
+    /// The check that waits for a control plane which is on its way.
+    pub const CONTROL_PLANE_STABLE: &str = "ControlPlaneIsStable";
+    pub const DOES_NOT_EXIST: &str = "does not exist";
+}
+
 pub mod v1alpha2 {
     use super::{MachineSetSpec, MachineSetStatus};
     use crate::foreign::foreign_kind;

@@ -9,6 +9,9 @@ pub const GROUP: &str = "run.tanzu.vmware.com";
 /// Where the controllers of guest clusters run, and the Jobs of their control planes.
 pub const NAMESPACE: &str = "vmware-system-tkg";
 
+/// The Deployment of the controllers that Drover takes the place of.
+pub const CONTROLLER_NAME: &str = "vmware-system-tkg-controller-manager";
+
 /// On a node and in the selectors of add-ons: the distribution, with `_` for `+`.
 pub const DISTRIBUTION_LABEL: &str = "run.tanzu.vmware.com/kubernetesDistributionVersion";
 /// On the first Machine of a control plane.

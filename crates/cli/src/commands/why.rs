@@ -11,8 +11,8 @@ use crate::sources::SourceArgs;
 
 #[derive(Debug, Args)]
 pub struct WhyArgs {
-    /// What to explain: upgrade/NAME, plan/NAMESPACE/NAME, node/NAME, pod/NAMESPACE/NAME, or a vm, vmi, vmim, volume,
-    /// managedchart, vmimage or upgradelog, as KIND/NAMESPACE/NAME
+    /// What to explain: upgrade/NAME, plan/NAMESPACE/NAME, node/NAME, pod/NAMESPACE/NAME, or a tkc, cluster, machine, vm, vmi,
+    /// vmim, volume, managedchart, vmimage or upgradelog, as KIND/NAMESPACE/NAME
     #[arg(value_name = "OBJECT", required_unless_present = "all")]
     object: Option<String>,
     /// Everything in the cluster that waits

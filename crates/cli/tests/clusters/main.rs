@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says what went wrong by panicking")]
 
+mod guests;
 mod preflight;
 mod why;
 

@@ -3,7 +3,7 @@
 use super::{Cluster, OF_UPGRADES, RESOURCES};
 
 /// The kinds that are worth a watch, as [`super::Resource::kind`] names them: what explanations and forecasts read.
-pub const FOLLOWED: [&str; 35] = [
+pub const FOLLOWED: [&str; 43] = [
     "Node",
     "Lease",
     "Pod",
@@ -39,6 +39,14 @@ pub const FOLLOWED: [&str; 35] = [
     "RKEControlPlane",
     "Cluster",
     "Machine",
+    "MachineDeployment",
+    "MachineSet",
+    "KubeadmControlPlane",
+    "TanzuKubernetesCluster",
+    "TanzuKubernetesRelease",
+    "VirtualMachineImage.vmoperator.vmware.com",
+    "VirtualMachineClass",
+    "ResourceQuota",
 ];
 
 impl Cluster {

@@ -87,6 +87,7 @@ pub struct Cluster {
     pub harvester: harvester::Harvester,
     pub cluster_api: cluster_api::ClusterApi,
     pub templates: cluster_api::Templates,
+    pub machine_parts: cluster_api::Parts,
     pub tanzu: tanzu::Tanzu,
     pub looks: looks::Looks,
     /// Objects that somebody writes through a version of the API that is going to be removed.
@@ -300,6 +301,11 @@ impl Cluster {
             self.templates.insert(ObjectRef::new(kind, &head.metadata.namespace, &head.metadata.name));
             return Ok(());
         }
+        if cluster_api::is_part(group, kind) {
+            let object = ObjectRef::new(kind, &head.metadata.namespace, &head.metadata.name);
+            self.machine_parts.insert(object, serde_json::from_slice(json)?);
+            return Ok(());
+        }
         let put = (self.admission.put(group, kind, json))
             .or_else(|| self.snapshots.put(group, kind, json))
             .or_else(|| self.kubevirt.put(group, kind, json))
@@ -382,6 +388,7 @@ impl Cluster {
         let above = match owner.kind.as_str() {
             "ReplicaSet" => self.replica_sets.get(&metadata.namespace, &owner.name).map(|set| &set.metadata),
             "Job" => self.jobs.get(&metadata.namespace, &owner.name).map(|job| &job.metadata),
+            "MachineSet" => self.cluster_api.sets.get(&metadata.namespace, &owner.name).map(|set| &set.metadata),
             _ => None,
         };
         let higher = above.and_then(|above| self.root_owner(above));

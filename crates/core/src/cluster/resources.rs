@@ -107,6 +107,7 @@ pub const RESOURCES: &[Resource] = &[
     of("Cluster", "cluster.x-k8s.io", CLUSTER_API, "clusters"),
     of("Machine", "cluster.x-k8s.io", CLUSTER_API, "machines"),
     of("MachineDeployment", "cluster.x-k8s.io", CLUSTER_API, "machinedeployments"),
+    of("MachineSet", "cluster.x-k8s.io", CLUSTER_API, "machinesets"),
     of("KubeadmControlPlane", "controlplane.cluster.x-k8s.io", CLUSTER_API, "kubeadmcontrolplanes"),
     of("TanzuKubernetesCluster", "run.tanzu.vmware.com", &["v1alpha1"], "tanzukubernetesclusters"),
     of("TanzuKubernetesRelease", "run.tanzu.vmware.com", &["v1alpha1"], "tanzukubernetesreleases"),

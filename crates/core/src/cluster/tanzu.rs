@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use drover_api::plan::PublishedWait;
+
 use super::shelf::projections;
 use super::wire::{seen, shelves};
 use super::{Condition, Meta};
@@ -41,6 +43,9 @@ seen! {
         phase: String,
         version: String,
         addons: BTreeMap<String, AddonStatus>,
+        /// What Drover waits for with it.
+        waits: Vec<PublishedWait>,
+        conditions: Vec<Condition>,
     }
     AddonStatus {
         name: String,

@@ -11,6 +11,7 @@ mod dialect;
 mod etcd;
 mod health;
 mod kubeadm;
+pub mod levers;
 mod order;
 mod patch;
 mod recovery;

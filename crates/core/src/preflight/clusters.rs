@@ -2,10 +2,10 @@
 
 use jiff::SignedDuration;
 
-use super::guests::{machines_of, missing_secrets, not_running};
+use super::guests::{missing_secrets, not_running};
 use super::versions::Release;
 use super::{Asked, Check, Finding, Intent, Scope, Severity, path};
-use crate::cluster::cluster_api::{Cluster as Cluster_, KubeadmControlPlane, MachineDeployment, Reference};
+use crate::cluster::cluster_api::{Cluster as Cluster_, MachineDeployment, Reference};
 use crate::cluster::{Cluster, ObjectRef};
 
 pub const CHECKS: &[Check] = &[
@@ -98,14 +98,8 @@ fn asked(intent: &Intent) -> Option<&Cluster_> {
     }
 }
 
-/// The control plane that a cluster names, if it is kubeadm's.
-fn control_plane<'a>(cluster: &'a Cluster, own: &Cluster_) -> Option<&'a KubeadmControlPlane> {
-    cluster.cluster_api.control_planes.get(&own.metadata.namespace, &own.spec.control_plane_ref.name)
-}
-
 fn deployments<'a>(cluster: &'a Cluster, own: &'a Cluster_) -> impl Iterator<Item = &'a MachineDeployment> {
-    let all = cluster.cluster_api.deployments.in_namespace(&own.metadata.namespace);
-    all.filter(|deployment| deployment.spec.cluster_name == own.metadata.name)
+    cluster.cluster_api.deployments_of(&own.metadata.namespace, &own.metadata.name)
 }
 
 fn paused(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
@@ -141,7 +135,7 @@ fn unwell(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
         "Remediating",
     ];
     let Some(own) = asked(intent) else { return Vec::new() };
-    let Some(plane) = control_plane(cluster, own) else { return Vec::new() };
+    let Some(plane) = cluster.cluster_api.control_plane_of(own) else { return Vec::new() };
     let mut findings = Vec::new();
     for kind in HEALTH {
         // One of them is bad when it is true.
@@ -167,12 +161,13 @@ fn template_missing(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
             return;
         }
         let object = ObjectRef::new(&reference.kind, namespace, &reference.name);
-        if !cluster.templates.contains(&object) {
+        let is_unseen = cluster.unseen.iter().any(|unseen| unseen.object.as_ref() == Some(&object));
+        if !is_unseen && !cluster.templates.contains(&object) {
             let sentence = format!("{who} names {}, which does not exist", object.in_words());
             findings.push(Finding::new(sentence).about([object]));
         }
     };
-    if let Some(plane) = control_plane(cluster, own) {
+    if let Some(plane) = cluster.cluster_api.control_plane_of(own) {
         look(plane.spec.machine_template.infrastructure(), format!("control plane {}", path(plane)));
     }
     for deployment in deployments(cluster, own) {
@@ -185,7 +180,7 @@ fn template_missing(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
 
 fn skew(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     let Some(own) = asked(intent) else { return Vec::new() };
-    let Some(plane) = control_plane(cluster, own) else { return Vec::new() };
+    let Some(plane) = cluster.cluster_api.control_plane_of(own) else { return Vec::new() };
     let wanted = own.spec.topology.as_ref().map_or(plane.spec.version.as_str(), |topology| topology.version.as_str());
     let (Some(target), current) = (Release::parse(wanted), Release::parse(&plane.status.version)) else {
         return Vec::new();
@@ -218,14 +213,13 @@ fn rolling(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     let Some(own) = asked(intent) else { return Vec::new() };
     let finding = |deployment: &MachineDeployment| {
         let status = &deployment.status;
-        let wanted = deployment.spec.replicas.unwrap_or(1);
-        let done =
-            status.updated_replicas >= wanted && status.available_replicas >= wanted && status.replicas == wanted;
+        let (wanted, updated) = (deployment.wanted(), deployment.updated());
+        let done = updated >= wanted && status.available_replicas >= wanted && status.replicas == wanted;
         (!done).then(|| {
             let sentence = format!(
                 "machine deployment {} is being rolled out: {} of {wanted} machines are up to date, {} available",
                 path(deployment),
-                status.updated_replicas,
+                updated,
                 status.available_replicas
             );
             Finding::new(sentence).on(deployment)
@@ -242,7 +236,7 @@ fn machines(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
 fn secrets(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     let Some(own) = asked(intent) else { return Vec::new() };
     // Other providers of control planes keep their authorities elsewhere.
-    match control_plane(cluster, own) {
+    match cluster.cluster_api.control_plane_of(own) {
         Some(_) => missing_secrets(cluster, &own.metadata.namespace, &own.metadata.name),
         None => Vec::new(),
     }
@@ -251,7 +245,7 @@ fn secrets(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
 fn certificates(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     const SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
     let Some(own) = asked(intent) else { return Vec::new() };
-    let all = machines_of(cluster, &own.metadata.namespace, &own.metadata.name);
+    let all = cluster.cluster_api.machines_of(&own.metadata.namespace, &own.metadata.name);
     let ending = all.filter_map(|machine| Some((machine, machine.status.certificates_expiry_date?)));
     let ending = ending.filter(|(_, end)| end.duration_since(cluster.looked_at) < SOON);
     let finding = |(machine, end): (&crate::cluster::cluster_api::Machine, jiff::Timestamp)| {

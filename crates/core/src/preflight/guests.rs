@@ -129,6 +129,22 @@ pub const CHECKS: &[Check] = &[
     },
 ];
 
+/// What keeps an update that is asked for from beginning, or from getting far: each with what helps in general, and whether it is for
+/// want of room. What cannot be seen is left out.
+pub(crate) fn hindrances(cluster: &Cluster, guest: &GuestCluster) -> Vec<(Finding, &'static str, bool)> {
+    const ROOM: &str = "DRV-TKC-009";
+    // What the cluster itself asks for comes before what is not there for it.
+    const ASKED: [&str; 6] = ["DRV-TKC-004", "DRV-TKC-006", "DRV-TKC-001", "DRV-TKC-002", "DRV-TKC-003", ROOM];
+    let intent = Intent::guest(guest.clone());
+    let is_seen = |check: &&Check| check.reads.iter().all(|kind| cluster.blind_to(kind).is_none());
+    let found = |check: &Check| {
+        let (remedy, of_room) = (check.remedy, check.code == ROOM);
+        (check.look)(cluster, &intent).into_iter().map(move |finding| (finding, remedy, of_room))
+    };
+    let asked = ASKED.iter().filter_map(|code| CHECKS.iter().find(|check| check.code == *code));
+    asked.filter(is_seen).flat_map(found).collect()
+}
+
 fn guest(intent: &Intent) -> Option<&GuestCluster> {
     match &intent.asked {
         Asked::Guest(guest) => Some(guest),
@@ -137,7 +153,7 @@ fn guest(intent: &Intent) -> Option<&GuestCluster> {
 }
 
 /// The version that is asked for: in full, or the newest that begins as the hint does.
-fn wanted<'a>(cluster: &'a Cluster, guest: &'a GuestCluster) -> Option<&'a str> {
+pub(crate) fn wanted<'a>(cluster: &'a Cluster, guest: &'a GuestCluster) -> Option<&'a str> {
     let asked = &guest.spec.distribution;
     if !asked.full_version.is_empty() {
         return Some(&asked.full_version);
@@ -340,22 +356,9 @@ fn surge(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     findings
 }
 
-/// The Machines of a cluster.
-pub fn machines_of<'a>(
-    cluster: &'a Cluster,
-    namespace: &'a str,
-    name: &'a str,
-) -> impl Iterator<Item = &'a cluster_api::Machine> {
-    let all = cluster.cluster_api.machines.in_namespace(namespace);
-    all.filter(move |machine| {
-        machine.spec.cluster_name == name
-            || machine.metadata.labels.get(labels::CLUSTER_NAME).is_some_and(|of| of == name)
-    })
-}
-
 fn foreign_mark(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     let Some(guest) = guest(intent) else { return Vec::new() };
-    let all = machines_of(cluster, &guest.metadata.namespace, &guest.metadata.name);
+    let all = cluster.cluster_api.machines_of(&guest.metadata.namespace, &guest.metadata.name);
     let marked: Vec<_> = all.filter(|machine| machine.metadata.annotations.contains_key(UPGRADE_ID)).collect();
     let target = wanted(cluster, guest).and_then(Release::parse);
     // Machines that have the version already may well carry the mark of how they got it.
@@ -377,8 +380,10 @@ fn machines(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
 
 /// The Machines of a cluster that do not run.
 pub fn not_running(cluster: &Cluster, namespace: &str, name: &str) -> Vec<Finding> {
-    let idle =
-        machines_of(cluster, namespace, name).filter(|machine| !machine.status.phase.eq_ignore_ascii_case("running"));
+    let idle = cluster
+        .cluster_api
+        .machines_of(namespace, name)
+        .filter(|machine| !machine.status.phase.eq_ignore_ascii_case("running"));
     let finding = |machine: &cluster_api::Machine| {
         let status = &machine.status;
         let said = [&status.failure_message, &status.error_message].into_iter().find(|said| !said.is_empty());

@@ -31,6 +31,7 @@ use serde::Serialize;
 
 use crate::cluster::{Cluster, ObjectRef, Projection};
 
+pub(crate) use guests::{hindrances as guest_hindrances, wanted as guest_version};
 pub use intent::{Asked, Intent, UnknownObject};
 pub use page::page;
 pub(crate) use versions::refused as version_refused;

@@ -2,14 +2,15 @@
 //!
 //! An explanation leads from what the user asked about, link by link, to the object that holds it up: the Plan waits for
 //! a node, the node for a pod, the pod for a budget, the budget for a pod of its that crashes. Plans and Upgrades are explained
-//! by the very decisions that drive them ([`crate::plan::decide`], [`crate::harvester::decide`]); everything below is read from
-//! the objects of one look.
+//! by the very decisions that drive them ([`crate::plan::decide`], [`crate::harvester::decide`]); everything below, and guest
+//! clusters, which others drive as well, is read from the objects of one look.
 
 mod budget;
 mod chart;
 mod drain;
 mod driver;
 mod ending;
+mod guest;
 mod image;
 mod job;
 mod link;
@@ -70,18 +71,25 @@ pub enum Unexplained {
     #[error("{object} could not be looked at: {cause}")]
     Unseen { object: String, cause: String },
     #[error(
-        "{0} cannot be explained: give upgrade/NAME, plan/NAMESPACE/NAME, node/NAME, pod/NAMESPACE/NAME or vm/NAMESPACE/NAME"
+        "{0} cannot be explained: give upgrade/NAME, plan/NAMESPACE/NAME, tkc/NAMESPACE/NAME, cluster/NAMESPACE/NAME, machine/NAMESPACE/NAME, node/NAME, pod/NAMESPACE/NAME or vm/NAMESPACE/NAME"
     )]
     Kind(String),
 }
 
-/// Explains one Upgrade, Plan, Node or Pod, or what Harvester runs on: a VM, a volume, a chart, an image.
+/// Explains one Upgrade, Plan, guest cluster, Machine, Node or Pod, or what Harvester runs on: a VM, a volume, a chart, an image.
 pub fn explain(cluster: &Cluster, object: &ObjectRef) -> Result<Explanation, Unexplained> {
     let (namespace, name) = (object.namespace.as_str(), object.name.as_str());
     let explanation = match object.kind.as_str() {
         "Plan" => cluster.plan(namespace, name).map(|seen| plan::explain(cluster, seen)),
         "Node" => cluster.nodes.named(name).map(|seen| node::explain(cluster, seen)),
         "Pod" => cluster.pods.get(namespace, name).map(|seen| pod::explain(cluster, seen)),
+        "TanzuKubernetesCluster" => {
+            cluster.tanzu.clusters.get(namespace, name).map(|seen| guest::explain_tanzu(cluster, seen))
+        }
+        "Cluster" => cluster.cluster_api.clusters.get(namespace, name).map(|seen| guest::explain(cluster, seen)),
+        "Machine" => {
+            cluster.cluster_api.machines.get(namespace, name).map(|seen| guest::explain_machine(cluster, seen))
+        }
         _ => of_harvester(cluster, object)?,
     };
     explanation.ok_or_else(|| match cluster.blind_to(&object.kind) {
@@ -111,13 +119,18 @@ fn of_harvester(cluster: &Cluster, object: &ObjectRef) -> Result<Option<Explanat
     })
 }
 
-/// Everything that waits: Upgrades and Plans that are not done, nodes that are out of order, pods that do not run although nothing above
+/// Everything that waits: Upgrades, Plans and guest clusters that are not done, nodes that are out of order, pods that do not run although nothing above
 /// accounts for them.
 pub fn explain_all(cluster: &Cluster) -> Vec<Explanation> {
     let waits = |one: &Explanation| !one.complete || one.is_alarming();
     let upgrades = cluster.harvester.upgrades.iter().map(|upgrade| upgrade::explain(cluster, upgrade));
     let mut all: Vec<Explanation> = upgrades.filter(waits).collect();
     for explanation in cluster.plans().map(|plan| plan::explain(cluster, plan)).filter(waits) {
+        if !is_accounted_for(&all, &explanation) {
+            all.push(explanation);
+        }
+    }
+    for explanation in guests(cluster).filter(waits) {
         if !is_accounted_for(&all, &explanation) {
             all.push(explanation);
         }
@@ -138,6 +151,19 @@ pub fn explain_all(cluster: &Cluster) -> Vec<Explanation> {
     // What is wrong comes before what takes its time.
     all.sort_by_key(|explanation| !explanation.is_alarming());
     all
+}
+
+/// Every guest cluster, each by the kind that it is asked for by.
+pub(crate) fn guests(cluster: &Cluster) -> impl Iterator<Item = Explanation> {
+    let tanzu = cluster.tanzu.clusters.iter().map(|seen| guest::explain_tanzu(cluster, seen));
+    let own = |seen: &&crate::cluster::cluster_api::Cluster| !is_part_of_another(cluster, seen);
+    tanzu.chain(cluster.cluster_api.clusters.iter().filter(own).map(|seen| guest::explain(cluster, seen)))
+}
+
+/// Something else stands for it: a TanzuKubernetesCluster of its name, or Rancher.
+pub(crate) fn is_part_of_another(cluster: &Cluster, seen: &crate::cluster::cluster_api::Cluster) -> bool {
+    let (namespace, name) = (&seen.metadata.namespace, &seen.metadata.name);
+    seen.is_rancher_s() || cluster.tanzu.clusters.get(namespace, name).is_some()
 }
 
 /// All that is wrong with a node is what an Upgrade waits for with it.
@@ -180,6 +206,8 @@ pub(crate) fn node_down(cluster: &Cluster, node: &crate::cluster::Node) -> Optio
     node::down(cluster, node).and_then(|chain| chain.into_iter().next())
 }
 
+pub use guest::{Pool, Progress};
+pub(crate) use guest::{explain as guest_explanation, explain_tanzu as tanzu_explanation, is_of};
 pub(crate) use upgrade::{explain as upgrade_explanation, progress_of as progress_of_upgrade};
 
 /// An explanation together with the counts that it rests on.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::follow;
 
 /// The controllers that did this before.
-const INCUMBENT: &str = "vmware-system-tkg-controller-manager";
+const INCUMBENT: &str = drover_api::tanzu::CONTROLLER_NAME;
 
 /// A kind that is followed: what it is kept as, its API and its kind.
 #[derive(Debug, Clone, Copy)]

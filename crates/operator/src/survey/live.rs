@@ -63,7 +63,7 @@ pub async fn look(client: Client, clock: &Clock) -> Cluster {
             metrics::look(asked, desk.clone()),
             secrets(asked, &further.plan_namespaces, desk.clone()),
             leases(asked, &further.plan_namespaces, desk.clone()),
-            templates(asked, &further.templates, desk.clone()),
+            behind_machines(asked, known, &further.behind_machines, desk.clone()),
         );
     })
     .await;
@@ -223,12 +223,14 @@ struct FollowUp {
     servers: Vec<(String, String)>,
     kubelets: Vec<(String, String)>,
     plan_namespaces: BTreeSet<String>,
-    templates: BTreeSet<Template>,
+    behind_machines: BTreeSet<Named>,
 }
 
+/// An object that another one names. v1beta2 names no version, but the group.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Template {
-    api_version: String,
+struct Named {
+    group: String,
+    version: String,
     kind: String,
     namespace: String,
     name: String,
@@ -253,17 +255,19 @@ fn follow_up(cluster: &Cluster) -> FollowUp {
         servers: servers.map(|address| (address.clone(), address)).collect(),
         kubelets: cluster.nodes.iter().filter(|node| node.is_ready()).filter_map(internal).collect(),
         plan_namespaces: cluster.plans().map(|plan| plan.meta.namespace.clone()).collect(),
-        templates: templates_of(cluster),
+        behind_machines: named_by_machines(cluster),
     }
 }
 
-/// The templates that control planes and deployments of machines name.
-fn templates_of(cluster: &Cluster) -> BTreeSet<Template> {
+/// The templates that control planes and deployments of machines name, and what stands behind Machines that are on their way.
+fn named_by_machines(cluster: &Cluster) -> BTreeSet<Named> {
     let mut named = BTreeSet::new();
     let mut add = |reference: &drover_core::cluster::cluster_api::Reference, namespace: &str| {
-        if !reference.name.is_empty() && !reference.api_version.is_empty() {
-            named.insert(Template {
-                api_version: reference.api_version.clone(),
+        if !reference.name.is_empty() && !reference.group().is_empty() {
+            let version = reference.api_version.split_once('/').map_or("", |(_, version)| version);
+            named.insert(Named {
+                group: reference.group().to_owned(),
+                version: version.to_owned(),
                 kind: reference.kind.clone(),
                 namespace: namespace.to_owned(),
                 name: reference.name.clone(),
@@ -278,24 +282,35 @@ fn templates_of(cluster: &Cluster) -> BTreeSet<Template> {
         add(&spec.infrastructure_ref, &deployment.metadata.namespace);
         add(&spec.bootstrap.config_ref, &deployment.metadata.namespace);
     }
+    for machine in cluster.cluster_api.machines.iter().filter(|machine| !machine.is_ready()) {
+        add(&machine.spec.infrastructure_ref, &machine.metadata.namespace);
+        add(&machine.spec.bootstrap.config_ref, &machine.metadata.namespace);
+    }
     named
 }
 
-async fn templates(api: &Api, templates: &BTreeSet<Template>, desk: Desk) {
-    for template in templates {
-        let Template { api_version, kind, namespace, name } = template;
-        let path = format!("/apis/{api_version}/namespaces/{namespace}/{}s/{name}", kind.to_lowercase());
+async fn behind_machines(api: &Api, served: &BTreeMap<String, BTreeSet<String>>, all: &BTreeSet<Named>, desk: Desk) {
+    for Named { group, version, kind, namespace, name } in all {
+        // Whichever version is asked for, the server converts.
+        let known = served.get(group).and_then(|versions| versions.last()).map(String::as_str);
+        let version = if version.is_empty() { known } else { Some(version.as_str()) };
+        let object = || drover_core::cluster::ObjectRef::new(kind, namespace, name);
+        let miss = |cause: Cause| {
+            let unseen = Unseen { kind: "MachineTemplate".to_owned(), object: Some(object()), cause };
+            let _ = desk.send(Arrival::Unseen(unseen));
+        };
+        let Some(version) = version else {
+            miss(Cause::Unreachable(format!("the cluster has no group {group}")));
+            continue;
+        };
+        let path = format!("/apis/{group}/{version}/namespaces/{namespace}/{}s/{name}", kind.to_lowercase());
         match api.get(&path).await {
             Ok(answer) => {
                 let _ = desk.send(Arrival::Object(String::from_utf8_lossy(&answer).into_owned()));
             }
             // That it is not there is what the check wants to know.
             Err(error) if error.code() == Some(404) => (),
-            Err(error) => {
-                let object = drover_core::cluster::ObjectRef::new(kind, namespace, name);
-                let unseen = Unseen { kind: "MachineTemplate".to_owned(), object: Some(object), cause: cause(&error) };
-                let _ = desk.send(Arrival::Unseen(unseen));
-            }
+            Err(error) => miss(cause(&error)),
         }
     }
 }

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 use drover_api::cluster_api::labels;
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::seen::{Collection, Seen};
@@ -72,7 +72,7 @@ pub struct Wait {
 type Held<T> = Result<T, Box<Wait>>;
 
 /// Why something waits or has stopped. The names are part of the interface: scripts compare them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Reason {
     /// Cluster API has no such Cluster.
     ClusterMissing,
@@ -111,7 +111,7 @@ pub enum Reason {
 
 impl Reason {
     /// It goes on only after a person has done something.
-    fn stops(self) -> bool {
+    pub(crate) fn stops(self) -> bool {
         matches!(
             self,
             Reason::VersionUnknown

@@ -1,0 +1,181 @@
+//! The levers of Cluster API: what becomes of a person's word on a Cluster, its control plane and its workers.
+//!
+//! The rollout itself is Cluster API's. Whatever speaks against a start is said before anything is written, and the workers are
+//! raised only once the control plane is done: a Cluster of a class sees to that itself.
+
+use drover_api::cluster_api::PAUSED;
+use serde_json::{Value, json};
+
+use super::order::Version;
+use crate::cluster::cluster_api::{Cluster as Guest, KubeadmControlPlane, Machine, MachineDeployment, is_paused};
+use crate::cluster::{Cluster, Meta, ObjectRef, Projection};
+use crate::why::{Pool, Progress, is_part_of_another};
+
+/// More minor versions a worker may not be behind.
+const WIDEST_SKEW: u64 = 3;
+
+/// One change of one object, guarded by what it was decided on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lever {
+    pub object: ObjectRef,
+    /// A merge patch.
+    pub patch: Value,
+}
+
+/// Why nothing is written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("{0:?} is no version of Kubernetes, such as v1.34.1")]
+    NotAVersion(String),
+    #[error(
+        "{0} belongs to something else, which would change it back: change its TanzuKubernetesCluster, or Rancher's cluster"
+    )]
+    NotItsOwn(String),
+    #[error("{0} is being deleted")]
+    Deleting(String),
+    #[error(
+        "the control plane of {cluster} is a {kind}, and only those of kubeadm, and clusters of a class, can be started here"
+    )]
+    Provider { cluster: String, kind: String },
+    #[error("{cluster} is paused, and nothing would happen: drover upgrade resume {name}")]
+    Paused { cluster: String, name: String },
+    #[error("{to} is lower than {runs}, which {what} is of: a control plane cannot go back")]
+    Lower { to: String, runs: String, what: String },
+    #[error(
+        "{to} is more than one minor version further than {runs}, which {what} is of: raise it one minor version at a time"
+    )]
+    Skips { to: String, runs: String, what: String },
+    #[error(
+        "{what} is of {runs}, more than {WIDEST_SKEW} minor versions behind {to}: raise the workers first, to what the control plane is of"
+    )]
+    WorkersTooOld { to: String, runs: String, what: String },
+    #[error(
+        "the control plane is on its way to {to}, with {updated} of {wanted} machines: the workers are raised when it is done"
+    )]
+    ControlPlaneFirst { to: String, updated: i64, wanted: i64 },
+    #[error("{0} asks for {1} already: there is nothing to start")]
+    Nothing(String, String),
+    #[error("{0} is paused already")]
+    AlreadyPaused(String),
+    #[error("{0} is not paused")]
+    NotPaused(String),
+    #[error(
+        "{cluster} is paused by its annotation, of whoever set it: kubectl -n {namespace} annotate cluster {name} {PAUSED}-"
+    )]
+    PausedByAnnotation { cluster: String, namespace: String, name: String },
+}
+
+/// A change that nobody undoes who has not seen the object as it is.
+fn lever<T: Projection>(object: &T, spec: Value) -> Lever {
+    let Meta { resource_version, .. } = object.metadata();
+    let guard = json!({ "resourceVersion": resource_version.to_string() });
+    Lever { object: ObjectRef::of(object), patch: json!({ "metadata": guard, "spec": spec }) }
+}
+
+fn words(own: &Guest) -> String {
+    ObjectRef::of(own).in_words()
+}
+
+pub fn pause(own: &Guest) -> Result<Lever, Refusal> {
+    match own.spec.paused {
+        true => Err(Refusal::AlreadyPaused(words(own))),
+        false => Ok(lever(own, json!({ "paused": true }))),
+    }
+}
+
+pub fn resume(own: &Guest) -> Result<Lever, Refusal> {
+    let (namespace, name) = (own.metadata.namespace.clone(), own.metadata.name.clone());
+    match own.spec.paused {
+        true => Ok(lever(own, json!({ "paused": false }))),
+        false if is_paused(&own.metadata) => Err(Refusal::PausedByAnnotation { cluster: words(own), namespace, name }),
+        false => Err(Refusal::NotPaused(words(own))),
+    }
+}
+
+/// What raises a cluster to a version: its class, or its control plane, or, once that is done, its workers.
+pub fn start(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Refusal> {
+    let version = Version::parse(to).ok_or_else(|| Refusal::NotAVersion(to.to_owned()))?;
+    let to = format!("v{version}");
+    let api = &cluster.cluster_api;
+    let (namespace, name) = (&own.metadata.namespace, &own.metadata.name);
+    if is_part_of_another(cluster, own) {
+        return Err(Refusal::NotItsOwn(words(own)));
+    }
+    if own.metadata.deletion_timestamp.is_some() {
+        return Err(Refusal::Deleting(words(own)));
+    }
+    if own.is_paused() {
+        let name = format!("cluster/{namespace}/{name}");
+        return Err(Refusal::Paused { cluster: words(own), name });
+    }
+    let plane = api.control_plane_of(own).filter(|_| own.spec.control_plane_ref.kind == KubeadmControlPlane::KIND);
+    if plane.is_none() && own.spec.topology.is_none() {
+        let kind = own.spec.control_plane_ref.kind.clone();
+        return Err(Refusal::Provider { cluster: words(own), kind });
+    }
+    let deployments: Vec<&MachineDeployment> = api.deployments_of(namespace, name).collect();
+    let members: Vec<&Machine> =
+        api.machines_of(namespace, name).filter(|machine| machine.is_of_control_plane()).collect();
+    refuse(&version, &to, &versions(own, plane, &members), &deployments)?;
+
+    if let Some(topology) = &own.spec.topology {
+        return match Version::parse(&topology.version).is_some_and(|asked| asked >= version) {
+            true => Err(Refusal::Nothing(words(own), to)),
+            false => Ok(vec![lever(own, json!({ "topology": { "version": to } }))]),
+        };
+    }
+    let is_behind = |text: &str| Version::parse(text).is_none_or(|asked| asked < version);
+    if let Some(plane) = plane.filter(|plane| is_behind(&plane.spec.version)) {
+        return Ok(vec![lever(plane, json!({ "version": to }))]);
+    }
+    let behind: Vec<&MachineDeployment> =
+        deployments.into_iter().filter(|one| is_behind(&one.spec.template.spec.version)).collect();
+    if behind.is_empty() {
+        return Err(Refusal::Nothing(words(own), to));
+    }
+    let Pool { wanted, updated, .. } = Progress::of_cluster(cluster, own).control_plane;
+    let is_left = members.iter().any(|machine| is_behind(&machine.spec.version));
+    if updated < wanted || is_left || members.is_empty() {
+        return Err(Refusal::ControlPlaneFirst { to, updated, wanted });
+    }
+    let raise = json!({ "template": { "spec": { "version": to } } });
+    Ok(behind.into_iter().map(|deployment| lever(deployment, raise.clone())).collect())
+}
+
+/// What a control plane is of, or is to be of, with who says so.
+fn versions(own: &Guest, plane: Option<&KubeadmControlPlane>, members: &[&Machine]) -> Vec<(Version, String)> {
+    let topology = own.spec.topology.iter().map(|topology| (topology.version.as_str(), words(own)));
+    let planes = plane.into_iter().flat_map(|plane| {
+        let name = ObjectRef::of(plane).in_words();
+        [plane.spec.version.as_str(), plane.status.version.as_str()].map(|version| (version, name.clone()))
+    });
+    let machines = members.iter().map(|machine| (machine.spec.version.as_str(), ObjectRef::of(*machine).in_words()));
+    let all = topology.chain(planes).chain(machines);
+    all.filter_map(|(version, who)| Some((Version::parse(version)?, who))).collect()
+}
+
+fn refuse(
+    version: &Version,
+    to: &str,
+    running: &[(Version, String)],
+    deployments: &[&MachineDeployment],
+) -> Result<(), Refusal> {
+    let said = |(runs, what): &(Version, String)| (format!("v{runs}"), what.clone());
+    if let Some(higher) = running.iter().filter(|(runs, _)| runs > version).max() {
+        let (runs, what) = said(higher);
+        return Err(Refusal::Lower { to: to.to_owned(), runs, what });
+    }
+    let skips = |(runs, _): &&(Version, String)| runs.major() != version.major() || runs.minor() + 1 < version.minor();
+    if let Some(lower) = running.iter().filter(skips).min() {
+        let (runs, what) = said(lower);
+        return Err(Refusal::Skips { to: to.to_owned(), runs, what });
+    }
+    for deployment in deployments {
+        let Some(runs) = Version::parse(&deployment.spec.template.spec.version) else { continue };
+        if runs.minor() + WIDEST_SKEW < version.minor() {
+            let (runs, what) = said(&(runs, ObjectRef::of(*deployment).in_words()));
+            return Err(Refusal::WorkersTooOld { to: to.to_owned(), runs, what });
+        }
+    }
+    Ok(())
+}

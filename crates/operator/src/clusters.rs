@@ -1,0 +1,125 @@
+//! What a person does to a Cluster of Cluster API: starts an upgrade, pauses it, and lets it go on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_api::marks::FIELD_MANAGER;
+use drover_clock::Clock;
+use drover_core::cluster::cluster_api::Cluster as Guest;
+use drover_core::cluster::{Cluster, ObjectRef, RESOURCES, Resource};
+use drover_core::guest::levers::{self, Lever, Refusal};
+use kube::Client;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::api::{Api, ApiError};
+use crate::survey::{groups, version_of};
+
+/// What a decision about a Cluster rests on; those of other products need not be served.
+const READ: [&str; 5] = ["Cluster", "KubeadmControlPlane", "MachineDeployment", "Machine", "TanzuKubernetesCluster"];
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    #[error("cannot {act}: {cause}")]
+    Api { act: String, cause: ApiError },
+    #[error("there is no Cluster {0}, or the cluster that was asked has no Cluster API")]
+    NotThere(String),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+/// One Cluster, for somebody who changes it.
+#[derive(Debug)]
+pub struct ClusterVerbs {
+    api: Api,
+    namespace: String,
+    name: String,
+}
+
+/// What is known of it, and where an API server has that.
+struct Look {
+    cluster: Cluster,
+    paths: BTreeMap<&'static str, String>,
+}
+
+#[derive(Deserialize)]
+struct List<'a> {
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
+}
+
+impl ClusterVerbs {
+    pub fn on(client: Client, clock: Clock, namespace: &str, name: &str) -> Self {
+        ClusterVerbs { api: Api::new(client, clock), namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// Raises the cluster, or the part of it whose turn it is; says which objects ask for the version now.
+    pub async fn start(&self, to: &str) -> Result<Vec<ObjectRef>, ClusterError> {
+        let look = self.look().await?;
+        let levers = levers::start(&look.cluster, self.own(&look)?, to)?;
+        let mut done = Vec::new();
+        for lever in levers {
+            self.pull(&look, &lever).await?;
+            done.push(lever.object);
+        }
+        Ok(done)
+    }
+
+    /// Cluster API leaves the cluster as it is, until it is resumed.
+    pub async fn pause(&self) -> Result<(), ClusterError> {
+        let look = self.look().await?;
+        self.pull(&look, &levers::pause(self.own(&look)?)?).await
+    }
+
+    pub async fn resume(&self) -> Result<(), ClusterError> {
+        let look = self.look().await?;
+        self.pull(&look, &levers::resume(self.own(&look)?)?).await
+    }
+
+    fn own<'a>(&self, look: &'a Look) -> Result<&'a Guest, ClusterError> {
+        let own = look.cluster.cluster_api.clusters.get(&self.namespace, &self.name);
+        own.ok_or_else(|| ClusterError::NotThere(format!("{}/{}", self.namespace, self.name)))
+    }
+
+    async fn look(&self) -> Result<Look, ClusterError> {
+        let act = |cause| ClusterError::Api { act: "ask which kinds the API server has".to_owned(), cause };
+        let served = groups(&self.api).await.map_err(act)?;
+        let mut look = Look { cluster: Cluster::default(), paths: BTreeMap::new() };
+        for resource in RESOURCES.iter().filter(|resource| READ.contains(&resource.kind)) {
+            self.list(resource, &served, &mut look).await?;
+        }
+        Ok(look)
+    }
+
+    async fn list(
+        &self,
+        resource: &Resource,
+        served: &BTreeMap<String, BTreeSet<String>>,
+        look: &mut Look,
+    ) -> Result<(), ClusterError> {
+        let Some(version) = version_of(resource, served) else { return Ok(()) };
+        let (group, plural) = (resource.group, resource.plural);
+        let path = format!("/apis/{group}/{version}/namespaces/{}/{plural}", self.namespace);
+        let act = |cause| ClusterError::Api { act: format!("list {plural} in {}", self.namespace), cause };
+        let answer = match self.api.get(&path).await {
+            Err(error) if error.code() == Some(404) => return Ok(()),
+            answer => answer.map_err(act)?,
+        };
+        let unreadable = |error: serde_json::Error| act(ApiError::Unreadable(error.to_string()));
+        let list: List<'_> = serde_json::from_slice(&answer).map_err(unreadable)?;
+        for item in list.items {
+            look.cluster.take_item(&format!("{group}/{version}"), resource.bare_kind(), item.get().as_bytes());
+        }
+        look.paths.insert(resource.kind, path);
+        Ok(())
+    }
+
+    async fn pull(&self, look: &Look, lever: &Lever) -> Result<(), ClusterError> {
+        let Lever { object, patch } = lever;
+        let act = |cause| ClusterError::Api { act: format!("change {}", object.in_words()), cause };
+        let Some(path) = look.paths.get(object.kind.as_str()) else {
+            return Err(ClusterError::NotThere(object.in_words()));
+        };
+        let path = format!("{path}/{}?fieldManager={FIELD_MANAGER}", object.name);
+        self.api.patch(&path, patch).await.map(drop).map_err(act)
+    }
+}
