@@ -152,6 +152,17 @@ pub const WORKERS_FAILED: &str = "drover.dev/failed";
 /// For [`ON_FAILURE`] on a TanzuKubernetesCluster: workers whose rollout got nowhere go back to what they were before.
 pub const RETURN: &str = "return";
 
+/// Label of an object on a guest cluster: the add-on that it belongs to. Written with the object; what an add-on no longer contains is
+/// deleted only if it carries it.
+pub const ADDON: &str = "drover.dev/addon";
+
+/// Annotation of an object of an add-on: a digest of what was applied. Another one has to be applied.
+pub const ADDON_DIGEST: &str = "drover.dev/addon-digest";
+
+/// The ConfigMap on a guest cluster, in `kube-system`, that remembers what was applied for each add-on, and in which distribution. Written
+/// before the objects are; without it nothing is ever deleted.
+pub const ADDONS_APPLIED: &str = "drover-addons";
+
 /// What the name of the Secret ends with that keeps a copy of a guest cluster's certificates. It belongs to the Cluster, and stays.
 pub const CERTIFICATES_BACKUP: &str = "-drover-certificates";
 
@@ -164,7 +175,7 @@ mod tests {
         let claims = [CLAIMS, NODE_CLAIM, JOB_CLAIM, JOB_TEMPLATE, NODE_FAILED, NODE_RETRY, WAITS];
         let ours =
             [ON_FAILURE, PAUSED, AFTER, GATE, ACCEPT, PLANNED, PROGRESS, STEPS, DRIVE, WEBHOOK, CONTROL_PLANE_DIGEST];
-        let ours = ours.into_iter().chain([GUEST, UPDATE_FINALIZER, LAST_GOOD, WORKERS_FAILED]);
+        let ours = ours.into_iter().chain([GUEST, UPDATE_FINALIZER, LAST_GOOD, WORKERS_FAILED, ADDON, ADDON_DIGEST]);
         let ours = ours.chain([HELD, UPGRADE_RETRY, UPGRADE_ABORT, UPGRADE_SKIP, REPOSITORY]);
         for key in claims.into_iter().chain(ours) {
             assert!(key.starts_with(PREFIX), "{key}");

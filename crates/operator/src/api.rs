@@ -18,6 +18,7 @@ use serde_json::Value;
 /// No request of ours takes longer, but a watch.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+const APPLY_PATCH: &str = "application/apply-patch+yaml";
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
 const JSON: &str = "application/json";
 /// Of an object only its metadata; a server that cannot do so sends all of it.
@@ -154,6 +155,11 @@ impl Api {
 
     pub async fn patch(&self, path: &str, body: &Value) -> Result<Bytes, ApiError> {
         self.call(Method::PATCH, path, MERGE_PATCH, body.to_string().into_bytes()).await
+    }
+
+    /// Server-side apply.
+    pub async fn apply(&self, path: &str, body: &Value) -> Result<Bytes, ApiError> {
+        self.call(Method::PATCH, path, APPLY_PATCH, body.to_string().into_bytes()).await
     }
 
     pub async fn delete(&self, path: &str, options: &Value) -> Result<Bytes, ApiError> {

@@ -309,6 +309,9 @@ impl User {
     }
 }
 
+/// Where images of guest clusters are.
+const OTHER_IMAGES: (&str, &str) = ("/apis/vmoperator.vmware.com/v1alpha1", "virtualmachineimages");
+
 /// Where objects of a kind are: prefix and plural.
 fn place(kind: &str) -> Option<(&'static str, &'static str)> {
     Some(match kind {
@@ -327,6 +330,7 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
         "Machine" => ("/apis/cluster.x-k8s.io/v1beta1", "machines"),
         "Cluster" => ("/apis/cluster.x-k8s.io/v1alpha2", "clusters"),
         "MachineDeployment" => ("/apis/cluster.x-k8s.io/v1alpha2", "machinedeployments"),
+        "TanzuKubernetesCluster" => ("/apis/run.tanzu.vmware.com/v1alpha1", "tanzukubernetesclusters"),
         "WCPMachine" => ("/apis/infrastructure.cluster.vmware.com/v1alpha2", "wcpmachines"),
         "RKEControlPlane" => ("/apis/rke.cattle.io/v1", "rkecontrolplanes"),
         "ManagedChart" => ("/apis/management.cattle.io/v3", "managedcharts"),
@@ -381,10 +385,16 @@ async fn change_now(server: &ApiServer, patch: &ObjectPatch) -> bool {
 
 /// The paths of all objects that are called so.
 fn paths(server: &ApiServer, name: &ObjectName) -> Vec<String> {
-    let Some((prefix, plural)) = place(&name.kind) else {
+    let Some(first) = place(&name.kind) else {
         tracing::warn!("nobody knows where a {} is", name.kind);
         return Vec::new();
     };
+    // Two products call a kind so.
+    let other = (name.kind == "VirtualMachineImage").then_some(OTHER_IMAGES);
+    [first].into_iter().chain(other).flat_map(|place| paths_at(server, name, place)).collect()
+}
+
+fn paths_at(server: &ApiServer, name: &ObjectName, (prefix, plural): (&str, &str)) -> Vec<String> {
     let group = prefix.strip_prefix("/apis/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
     let objects = server.direct("user").list_json(group, plural).unwrap_or_default();
     let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();

@@ -134,8 +134,11 @@ impl Record {
         if kind != "Event" {
             self.count_state(&(format!("guest {kind}"), namespace.to_owned(), name.to_owned()), after.as_ref());
         }
-        self.guest.put(kind, namespace, name, after);
-        self.checker.see_guest(&self.guest);
+        let before = self.guest.put(kind, namespace, name, after);
+        let after = self.guest.get(kind, namespace, name);
+        let (at, actor, evicted) = (commit.at, commit.actor, commit.verb == Verb::Evict);
+        let change = Change { at, actor, evicted, kind, namespace, name, before: before.as_ref(), after };
+        self.checker.see_guest(&self.guest, &change);
         let violations = self.checker.take_violations();
         if !violations.is_empty() {
             self.save_now();

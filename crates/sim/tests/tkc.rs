@@ -1,4 +1,4 @@
-//! TanzuKubernetesClusters: from another version to new workers, workers that get nowhere, and crashes on the way.
+//! TanzuKubernetesClusters: from another version to new workers, add-ons first, workers that get nowhere, and crashes on the way.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test whose ground is missing has failed")]
 
 use drover_sim::campaign::Part;
@@ -36,12 +36,35 @@ fn workers_that_do_not_go_halt_their_rollout_until_somebody_asks_for_another_try
     comes_to_its_end("guest-tkc-worker-stays");
 }
 
+#[test]
+fn add_ons_come_first_and_what_they_leave_behind_goes_after_the_last_old_node() {
+    comes_to_its_end("guest-tkc-addons");
+}
+
+#[test]
+fn an_add_on_that_cannot_be_read_holds_the_control_plane_until_it_is_mended_and_stops_no_other() {
+    comes_to_its_end("guest-tkc-addon-fails");
+}
+
+#[test]
+fn what_add_ons_leave_behind_stays_while_an_old_node_does() {
+    comes_to_its_end("guest-tkc-addons-kept");
+}
+
+#[test]
+fn add_ons_of_a_guest_that_cannot_be_reached_are_applied_when_it_can() {
+    comes_to_its_end("guest-tkc-addons-cut-off");
+}
+
 /// `make sim` tries all of them, in all scenarios.
 #[test]
 fn crashes_other_faults_and_random_schedules_do_no_harm() {
-    let scenario = Scenario { sampled: None, ..built_in("guest-tkc-workers-return") };
-    let parts = [Part::Crashes, Part::Pairs, Part::Random(40)];
-    let report = Campaign { every: 4, ..Campaign::new(scenario, 1) }.run(&parts, &|_, _| ()).unwrap();
+    do_no_harm("guest-tkc-workers-return", 4, &[Part::Crashes, Part::Pairs, Part::Random(40)]);
+}
+
+fn do_no_harm(name: &str, every: usize, parts: &[Part]) {
+    let scenario = Scenario { sampled: None, ..built_in(name) };
+    let report = Campaign { every, ..Campaign::new(scenario, 1) }.run(parts, &|_, _| ()).unwrap();
     println!("{} schedules", report.schedules);
     let Some(failure) = report.failures.first() else { return };
     let violations: Vec<&str> = failure.outcome.violations.iter().map(|one| one.sentence.as_str()).collect();

@@ -214,6 +214,18 @@ pub mod addon_states {
     pub const UNMANAGED: &str = "unmanaged";
 }
 
+/// The places of `status.addons`.
+pub mod addons {
+    pub const DNS: &str = "dns";
+    pub const PROXY: &str = "proxy";
+    pub const PSP: &str = "psp";
+    pub const CNI: &str = "cni";
+    pub const CSI: &str = "csi";
+    pub const CLOUD_PROVIDER: &str = "cloudprovider";
+    pub const AUTHSVC: &str = "authsvc";
+    pub const ALL: [&str; 7] = [DNS, PROXY, PSP, CNI, CSI, CLOUD_PROVIDER, AUTHSVC];
+}
+
 pub mod node_states {
     pub const PENDING: &str = "pending";
     pub const UNKNOWN: &str = "unknown";

@@ -34,3 +34,19 @@ pub mod annotations {
     /// With the name of an add-on appended: its manifests as JSON.
     pub const ADDON_PREFIX: &str = "vmware-system.guest.kubernetes.addons.";
 }
+
+/// The names that add-ons have in annotations of images, and in `status.addons`.
+pub mod addons {
+    pub const CALICO: &str = "calico";
+    /// One of them is chosen in `spec.settings.network.cni.name`; the first if none is.
+    pub const NETWORKS: [&str; 3] = [CALICO, "antrea", "antrea-nsx-routed"];
+    pub const STORAGE: &str = "pvcsi";
+    pub const CLOUD_PROVIDER: &str = "vmware-guest-cluster";
+    pub const AUTHSVC: &str = "authsvc";
+    pub const PSP: &str = "defaultpsp";
+    /// Those of kubeadm, which no annotation brings.
+    pub const DNS: &str = "CoreDNS";
+    pub const PROXY: &str = "kube-proxy";
+    /// The only `type` of an annotation.
+    pub const INLINE: &str = "inline";
+}

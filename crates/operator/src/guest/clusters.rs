@@ -6,13 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use drover_api::cluster_api::secrets;
 use drover_api::tanzu::NAMESPACE;
 use drover_clock::{Clock, later};
 use drover_core::decision::Act;
-use drover_core::guest::tanzu::{Settings, View, decide, forsaken};
+use drover_core::guest::tanzu::addons::Told;
+use drover_core::guest::tanzu::{Settings, View, decide, forsaken, order_of_addons};
 use drover_core::guest::{Collection, Write};
 use jiff::Timestamp;
 use kube::Client;
@@ -23,20 +21,22 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Guests;
+use super::ear::{Ear, News};
+use super::errand::Errand;
 use super::hands::send;
 use super::ledger::{Key, Ledger, PARTS, Part, collection_of, key_of};
 use crate::api::{Api, ApiError};
 use crate::election::{Candidate, ElectionOptions, resign};
 use crate::engine::desk::{COALESCE, LOOK_AT_ALL, pause_after};
-use crate::follow::{self, Listener};
+use crate::follow;
 use crate::inbox;
 
-/// A guest is asked for its Nodes when its Machines change, and no more often than this.
+/// A guest is asked for its Nodes when its Machines change, and for that no more often than this.
 const PEEK_AGAIN: Duration = Duration::from_secs(10);
 /// From one write of a status that says nothing but itself to the next.
 const STATUS_AGAIN: Duration = Duration::from_secs(1);
-/// It does not take longer to answer.
-const PEEK_PATIENCE: Duration = Duration::from_secs(20);
+/// What a guest refuses is hardly mended within the first pauses of all.
+const FIRST_TRIES: u32 = 3;
 
 #[derive(Debug, Clone)]
 pub struct ClustersOptions {
@@ -65,22 +65,6 @@ impl std::fmt::Debug for Clusters {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Clusters").field("options", &self.options).finish_non_exhaustive()
     }
-}
-
-enum News {
-    Listed {
-        part: Part,
-        objects: Vec<Value>,
-        as_of: u64,
-    },
-    Changed(Part, Value),
-    Gone(Part, Value),
-    Absent(Part),
-    /// Of a guest, which Nodes are ready; none if it does not answer.
-    Nodes {
-        key: Key,
-        nodes: Option<BTreeMap<String, bool>>,
-    },
 }
 
 impl Clusters {
@@ -140,8 +124,11 @@ struct Desk {
     failures: u32,
     not_before: Timestamp,
     nodes: Option<BTreeMap<String, bool>>,
-    /// Its Nodes may be others than they were.
-    asks: bool,
+    addons: Option<Told>,
+    /// How often in a row its add-ons could not all be applied.
+    tries: u32,
+    /// When the guest itself is asked next.
+    asks_at: Timestamp,
     asking: bool,
     asked: Timestamp,
     status_written: Timestamp,
@@ -154,11 +141,29 @@ impl Desk {
             failures: 0,
             not_before: Timestamp::MIN,
             nodes: None,
-            asks: true,
+            addons: None,
+            tries: 0,
+            asks_at: Timestamp::MIN,
             asking: false,
             asked: Timestamp::MIN,
             status_written: Timestamp::MIN,
         }
+    }
+
+    /// The guest has been asked. What is applied stays so while it does not answer.
+    fn hear(&mut self, told: Option<Told>, now: Timestamp) {
+        self.asking = false;
+        let Some(told) = told else { return };
+        self.tries = if told.again { self.tries + 1 } else { 0 };
+        if told.again {
+            self.asks_at = self.asks_at.min(later(now, pause_after(self.tries + FIRST_TRIES)));
+        }
+        let is_known = self.addons.as_ref().is_some_and(|known| known.key == told.key && known.answered);
+        if (told.answered || !is_known) && self.addons.as_ref() != Some(&told) {
+            self.addons = Some(told);
+        }
+        // Meanwhile something else may be wanted.
+        self.due = self.due.min(later(now, COALESCE));
     }
 }
 
@@ -223,10 +228,15 @@ impl Shift {
             News::Nodes { key, nodes } => {
                 let now = self.options.clock.now();
                 let Some(desk) = self.desks.get_mut(&key) else { return };
-                desk.asking = false;
                 if desk.nodes != nodes {
                     desk.nodes = nodes;
                     desk.due = desk.due.min(later(now, COALESCE));
+                }
+            }
+            News::Asked { key, addons } => {
+                let now = self.options.clock.now();
+                if let Some(desk) = self.desks.get_mut(&key) {
+                    desk.hear(addons, now);
                 }
             }
         }
@@ -265,7 +275,9 @@ impl Shift {
     fn wake(&mut self, which: impl Fn(&Key) -> bool, asks: bool) {
         let soon = later(self.options.clock.now(), COALESCE);
         for (_, desk) in self.desks.iter_mut().filter(|(key, _)| which(key)) {
-            desk.asks |= asks;
+            if asks {
+                desk.asks_at = desk.asks_at.min(later(desk.asked, PEEK_AGAIN));
+            }
             // What was refused a moment ago is not tried at once again.
             desk.due = desk.due.min(soon.max(desk.not_before));
         }
@@ -299,18 +311,11 @@ impl Shift {
 
     async fn look_at(&mut self, key: &Key) {
         let now = self.options.clock.now();
+        let Some(decision) = self.view(key, now).map(|view| decide(&view)) else { return };
+        if let Some(desk) = self.desks.get_mut(key).filter(|desk| decision.asks_guest && !desk.asking) {
+            desk.asks_at = now;
+        }
         self.peek(key, now);
-        let nodes = self.desks.get(key).and_then(|desk| desk.nodes.clone());
-        let Some(tkc) = self.ledger.cluster(key) else { return };
-        let decision = decide(&View {
-            tkc,
-            own: self.ledger.space(&key.0),
-            global: self.ledger.space(""),
-            system: self.ledger.space(NAMESPACE),
-            nodes: nodes.as_ref(),
-            settings: &self.options.settings,
-            now,
-        });
         self.tell(key, decision.waits.iter().map(|wait| format!("{}: {}", wait.reason, wait.sentence)).collect());
         if let Some(desk) = self.desks.get_mut(key) {
             desk.due = decision.look_again.map_or(desk.due, |moment| moment.min(desk.due));
@@ -392,108 +397,41 @@ impl Shift {
         }
     }
 
-    /// Asks a guest which of its Nodes are ready, in the background: it may be slow to answer.
+    /// Asks a guest in the background, if it is time to: it may be slow to answer.
     fn peek(&mut self, key: &Key, now: Timestamp) {
-        let Some(desk) = self.desks.get_mut(key).filter(|desk| desk.asks && !desk.asking) else { return };
-        let again = later(desk.asked, PEEK_AGAIN);
-        if now < again {
-            desk.due = desk.due.min(again);
+        let Some(desk) = self.desks.get_mut(key).filter(|desk| !desk.asking) else { return };
+        if now < desk.asks_at {
+            desk.due = desk.due.min(desk.asks_at);
             return;
         }
-        (desk.asks, desk.asking, desk.asked) = (false, true, now);
-        let (api, guests, clock) = (self.api.clone(), self.options.guests.clone(), self.options.clock);
-        let (key, news) = (key.clone(), self.news.clone());
-        self.peeks.spawn(async move {
-            let limit = clock.on_the_wall(PEEK_PATIENCE);
-            let nodes = tokio::time::timeout(limit, nodes_of(&api, guests.as_ref(), clock, &key)).await;
-            // A closed desk means that the controller has ended.
-            let _ = news.send(News::Nodes { key, nodes: nodes.ok().flatten() });
-        });
+        (desk.asks_at, desk.asking, desk.asked) = (Timestamp::MAX, true, now);
+        let order = self.view(key, now).and_then(|view| order_of_addons(&view));
+        let errand = Errand {
+            api: self.api.clone(),
+            guests: self.options.guests.clone(),
+            clock: self.options.clock,
+            key: key.clone(),
+            order,
+            leading_until: self.leading_until.clone(),
+        };
+        self.peeks.spawn(errand.run(self.news.clone()));
+    }
+
+    fn view(&self, key: &Key, now: Timestamp) -> Option<View<'_>> {
+        let desk = self.desks.get(key)?;
+        Some(View {
+            tkc: self.ledger.cluster(key)?,
+            own: self.ledger.space(&key.0),
+            global: self.ledger.space(""),
+            system: self.ledger.space(NAMESPACE),
+            nodes: desk.nodes.as_ref(),
+            addons: desk.addons.as_ref(),
+            settings: &self.options.settings,
+            now,
+        })
     }
 }
 
 fn is_status(write: &Write) -> bool {
     matches!(write.act, Act::PatchStatus(_))
-}
-
-/// Which Nodes of a guest are ready.
-async fn nodes_of(
-    api: &Api,
-    guests: &dyn Guests,
-    clock: Clock,
-    (namespace, name): &Key,
-) -> Option<BTreeMap<String, bool>> {
-    let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}{}", secrets::KUBECONFIG);
-    let secret: Value = serde_json::from_slice(&api.get(&path).await.ok()?).ok()?;
-    let kubeconfig = STANDARD.decode(secret["data"][secrets::VALUE].as_str()?).ok()?;
-    let guest = guests.reach(String::from_utf8(kubeconfig).ok()?).await.ok()?;
-    let list = Api::new(guest.client, clock).get("/api/v1/nodes").await.ok()?;
-    let list: Value = serde_json::from_slice(&list).ok()?;
-    let state = |node: &Value| {
-        let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-        let ready = conditions.any(|one| one["type"] == "Ready" && one["status"] == "True");
-        Some((node["metadata"]["name"].as_str()?.to_owned(), ready))
-    };
-    Some(list["items"].as_array()?.iter().filter_map(state).collect())
-}
-
-/// Tells of the objects of a kind.
-struct Ear {
-    part: Part,
-    to: UnboundedSender<News>,
-    /// Of a list that is not whole yet.
-    listed: Vec<Value>,
-}
-
-impl Ear {
-    fn tell(&self, news: News) {
-        // A closed desk means that the controller has ended, and this with it.
-        let _ = self.to.send(news);
-    }
-}
-
-fn revision(object: &Value) -> Option<u64> {
-    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
-}
-
-impl Listener for Ear {
-    fn begin(&mut self) {
-        self.listed.clear();
-    }
-
-    fn item(&mut self, json: &str) {
-        self.listed.extend(self.part.kept(json));
-    }
-
-    fn listed(&mut self, resource_version: u64) {
-        let objects = std::mem::take(&mut self.listed);
-        self.tell(News::Listed { part: self.part, objects, as_of: resource_version });
-    }
-
-    fn watching(&mut self) {}
-
-    fn changed(&mut self, json: &str) -> Option<u64> {
-        let object = self.part.kept(json)?;
-        let revision = revision(&object);
-        self.tell(News::Changed(self.part, object));
-        revision
-    }
-
-    fn gone(&mut self, json: &str) -> Option<u64> {
-        let object = self.part.kept(json)?;
-        let revision = revision(&object);
-        self.tell(News::Gone(self.part, object));
-        revision
-    }
-
-    fn unseen(&mut self, error: &ApiError) {
-        tracing::warn!("guest clusters: cannot watch {}: {error}", self.part.kind);
-        if error.code() == Some(404) {
-            self.tell(News::Absent(self.part));
-        }
-    }
-
-    fn is_closed(&self) -> bool {
-        self.to.is_closed()
-    }
 }

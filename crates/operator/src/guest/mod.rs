@@ -6,6 +6,8 @@
 
 mod books;
 mod clusters;
+mod ear;
+mod errand;
 pub mod etcdctl;
 mod hands;
 mod ledger;

@@ -1,11 +1,17 @@
 //! What must hold of a guest cluster while its control plane is updated: its certificates stay, its etcd has its quorum, its API
-//! answers, there is never more than one machine too many, or one too few, and no worker is ahead of it.
+//! answers, there is never more than one machine too many, or one too few, and no worker is ahead of it. Of its add-ons: none takes a pod
+//! away from a Node that has not what the new one needs, what they leave behind goes after the last old Node, and the control plane
+//! waits for them.
 
-use serde_json::Value;
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
 
 use super::{Change, Checker};
 use crate::known::Known;
 
+/// On Nodes, and where pods of Deployments may run.
+const DISTRIBUTION: &str = "run.tanzu.vmware.com/kubernetesDistributionVersion";
 const CERTIFICATES: [&str; 4] = ["-ca", "-etcd", "-proxy", "-sa"];
 
 /// What was seen of a guest cluster so far.
@@ -17,11 +23,14 @@ pub struct GuestSeen {
     answers: bool,
     /// How many machines its control plane had in the beginning.
     machines: usize,
+    /// The distributions that its Nodes were of in the beginning.
+    distributions: BTreeSet<String>,
 }
 
 impl Checker {
     /// After a change in the guest cluster.
-    pub fn see_guest(&mut self, guest: &Known) {
+    pub fn see_guest(&mut self, guest: &Known, change: &Change<'_>) {
+        self.check_add_on(guest, change);
         let (voters, well) = (voters(guest), |part: &str, name: &String| is_ready(guest, &format!("{part}-{name}")));
         let up = voters.iter().filter(|name| well("etcd", name)).count();
         let has_quorum = up > voters.len() / 2;
@@ -29,6 +38,7 @@ impl Checker {
         if !self.guest.began {
             self.guest.began = has_quorum && answers && up == voters.len();
             (self.guest.has_quorum, self.guest.answers) = (self.guest.began, self.guest.began);
+            self.guest.distributions = distributions(guest).map(|(_, distribution)| distribution.to_owned()).collect();
             return;
         }
         if std::mem::replace(&mut self.guest.has_quorum, has_quorum) && !has_quorum {
@@ -39,6 +49,53 @@ impl Checker {
         }
         if std::mem::replace(&mut self.guest.answers, answers) && !answers {
             self.violation("the API of the guest cluster does not answer any more".to_owned());
+        }
+    }
+
+    /// An object of an add-on, as an operator has just left it.
+    fn check_add_on(&mut self, guest: &Known, change: &Change<'_>) {
+        let is_one = |object: &Value| object["metadata"]["labels"]["drover.dev/addon"].is_string();
+        if !change.is_by_an_operator() {
+            return;
+        }
+        let shown = format!("{}/{}/{}", change.kind, change.namespace, change.name);
+        let Some(after) = change.after else {
+            let old = distributions(guest).find(|(_, distribution)| self.guest.distributions.contains(*distribution));
+            if let Some((node, _)) = old.filter(|_| change.before.is_some_and(is_one)) {
+                self.violation(format!(
+                    "{shown} of an add-on is deleted, and Node {node} of the old distribution is left"
+                ));
+            }
+            return;
+        };
+        let spec = &after["spec"];
+        let is_right = match change.kind {
+            _ if !is_one(after) => true,
+            "DaemonSet" => spec["updateStrategy"]["type"] == "OnDelete",
+            "Deployment" => {
+                spec["strategy"]["rollingUpdate"] == json!({ "maxUnavailable": 0, "maxSurge": 1 })
+                    && spec["template"]["spec"]["nodeSelector"][DISTRIBUTION].is_string()
+            }
+            _ => true,
+        };
+        if !is_right {
+            self.violation(format!("{shown} of an add-on replaces pods where their image may be missing"));
+        }
+    }
+
+    /// The Job that updates a control plane begins when all add-ons are applied.
+    pub(super) fn check_add_ons_first(&mut self, known: &Known, change: &Change<'_>) {
+        let begins = change.before.is_none() && change.name.starts_with("update-") && change.is_by_an_operator();
+        if !begins {
+            return;
+        }
+        for tkc in known.all("TanzuKubernetesCluster") {
+            let addons = tkc["status"]["addons"].as_object().into_iter().flatten();
+            let late = addons.filter(|(_, addon)| addon["status"] != "applied" && addon["status"] != "unmanaged");
+            let late: Vec<&String> = late.map(|(place, _)| place).collect();
+            if !late.is_empty() || tkc["status"]["addons"].is_null() {
+                self.violation(format!("the control plane is updated before the add-ons {late:?} are applied"));
+            }
         }
     }
 
@@ -83,6 +140,11 @@ impl Checker {
             self.violation(format!("the control plane of {before} machines has {count}"));
         }
     }
+}
+
+/// Nodes and the distributions that they are of.
+fn distributions(guest: &Known) -> impl Iterator<Item = (&str, &str)> {
+    guest.named("Node").filter_map(|(_, name, node)| Some((name, node["metadata"]["labels"][DISTRIBUTION].as_str()?)))
 }
 
 /// The names of the members that vote.

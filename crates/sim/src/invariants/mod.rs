@@ -127,7 +127,10 @@ impl Checker {
                 self.check_pod(known, change);
                 self.check_drained(known, change);
             }
-            "Job" => self.check_job(known, change),
+            "Job" => {
+                self.check_job(known, change);
+                self.check_add_ons_first(known, change);
+            }
             "Plan" => {
                 self.check_claims(known, change);
                 self.check_status(known, change);

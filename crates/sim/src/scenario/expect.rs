@@ -30,6 +30,9 @@ pub struct Expect {
     pub waits: Vec<ExpectedWait>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub objects: Vec<ExpectedObjects>,
+    /// The same on the guest cluster.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub guest_objects: Vec<ExpectedObjects>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -214,7 +217,7 @@ impl Scenario {
 }
 
 impl ExpectedObjects {
-    fn unmet(&self, known: &Known) -> Option<String> {
+    pub(super) fn unmet(&self, known: &Known) -> Option<String> {
         let object = &self.object;
         let fitting = known
             .named(&object.kind)

@@ -106,6 +106,10 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "guest-tkc-workers-never-come",
     "guest-tkc-workers-return",
     "guest-tkc-worker-stays",
+    "guest-tkc-addons",
+    "guest-tkc-addon-fails",
+    "guest-tkc-addons-kept",
+    "guest-tkc-addons-cut-off",
     "beside-the-original",
     "no-permission",
 ];

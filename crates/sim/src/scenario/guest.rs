@@ -54,6 +54,12 @@ pub struct Guest {
     /// More objects of the guest cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub manifests: Vec<Value>,
+    /// The add-ons that the image of `from` brings, by name: what their annotations hold, `type` left out, or any text.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub old_addons: BTreeMap<String, Value>,
+    /// The same of `to`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub new_addons: BTreeMap<String, Value>,
 }
 
 impl Default for Guest {
@@ -73,6 +79,8 @@ impl Default for Guest {
             spec: Value::Null,
             annotations: BTreeMap::new(),
             manifests: Vec::new(),
+            old_addons: BTreeMap::new(),
+            new_addons: BTreeMap::new(),
         }
     }
 }
@@ -150,8 +158,9 @@ impl Scenario {
 
     /// What is still wrong with a guest cluster that is to be updated. `guest` is what is on it.
     pub fn unmet_of_guest(&self, known: &Known, guest: &Known) -> Vec<String> {
-        let Some(lines) = self.guest.as_ref().filter(|_| self.expect.complete.is_none()) else { return Vec::new() };
-        let mut unmet = Vec::new();
+        let mut unmet: Vec<String> =
+            self.expect.guest_objects.iter().filter_map(|objects| objects.unmet(guest)).collect();
+        let Some(lines) = self.guest.as_ref().filter(|_| self.expect.complete.is_none()) else { return unmet };
         let version = kubernetes(&self.to).trim_start_matches('v');
         let (mut names, mut all, mut parts) = (BTreeSet::new(), BTreeSet::new(), [BTreeSet::new(), BTreeSet::new()]);
         for (_, name, machine) in known.named("Machine") {

@@ -1,5 +1,7 @@
 //! A TanzuKubernetesCluster in a few lines: the object that its owner has changed, and the images of both distributions.
 
+use std::collections::BTreeMap;
+
 use drover_api::crds::{self, Controller};
 use drover_api::tanzu::NAMESPACE;
 use drover_core::guest::tanzu::Settings;
@@ -43,18 +45,25 @@ impl Guest {
     }
 }
 
-fn image(distribution: &str) -> Value {
+fn image(distribution: &str, addons: &BTreeMap<String, Value>) -> Value {
     let parts = json!({
         "distribution": { "version": distribution },
         "kubernetes": { "imageRepository": "vmware", "version": kubernetes(distribution) },
         "etcd": { "imageRepository": "vmware", "version": "v3.3.15_vmware.6" },
         "coredns": { "imageRepository": "vmware", "version": "v1.6.2_vmware.6" },
     });
+    let mut annotations = json!({ "vmware-system.guest.kubernetes.distribution.image.version": parts.to_string() });
+    for (name, addon) in addons {
+        let mut addon = addon.clone();
+        if addon.is_object() {
+            addon["type"] = json!("inline");
+        }
+        let text = addon.as_str().map_or_else(|| addon.to_string(), str::to_owned);
+        annotations[format!("vmware-system.guest.kubernetes.addons.{name}")] = json!(text);
+    }
     json!({
         "apiVersion": "vmoperator.vmware.com/v1alpha1", "kind": "VirtualMachineImage",
-        "metadata": { "name": image_name(distribution), "annotations": {
-            "vmware-system.guest.kubernetes.distribution.image.version": parts.to_string(),
-        }},
+        "metadata": { "name": image_name(distribution), "annotations": annotations },
         "spec": { "type": "ovf", "productInfo": { "fullVersion": distribution, "version": distribution } },
     })
 }
@@ -69,9 +78,9 @@ impl Scenario {
         let Some(guest) = self.tanzu() else { return Vec::new() };
         let mut objects: Vec<Value> = crds::of(Controller::Guest).iter().map(|crd| json!(crd)).collect();
         objects.push(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }));
-        objects.push(image(&self.from));
+        objects.push(image(&self.from, &guest.old_addons));
         if self.to != self.from {
-            objects.push(image(&self.to));
+            objects.push(image(&self.to, &guest.new_addons));
         }
         objects.push(guest.tanzu_object(&self.from, &self.to));
         objects

@@ -36,7 +36,18 @@ pub fn decide(view: &View<'_>) -> Decision {
     };
     let deadlines = found.waits.iter().filter_map(|wait| wait.deadline);
     let look_again = deadlines.filter(|deadline| *deadline > view.now).min();
-    Decision { writes, waits: found.waits, look_again }
+    Decision { writes, waits: found.waits, look_again, asks_guest: found.asks_guest }
+}
+
+/// What the guest is to be asked for; none if there is nothing to ask, or what is asked for is refused.
+pub fn order_of_addons(view: &View<'_>) -> Option<addons::Order> {
+    view.cluster().filter(|_| view.tkc["metadata"]["deletionTimestamp"].is_null())?;
+    match asked(view) {
+        Ok(Asked::Found(distribution)) if even(view).is_ok() && refuse(view, &distribution).is_ok() => {
+            addons::order(view, &distribution)
+        }
+        _ => None,
+    }
 }
 
 /// What is to be done about it. A wait in place of that speaks against everything.
@@ -53,6 +64,8 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
     };
     refuse(view, &distribution)?;
     found.version = Some(distribution.version.clone());
+    found.addons = Some(addons::published(view, &distribution));
+    found.asks_guest = addons::is_news(view, &distribution);
 
     let order = wanted::order(view, &distribution);
     let differing = control_plane::differences(view, &order)?;
@@ -65,6 +78,7 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
         let name = text(&pool.deployment["metadata"]["name"]);
         differences.extend(pool.differences.iter().map(|what| format!("MachineDeployment {name}: {what}")));
     }
+    differences.extend(addons::differences(view, &distribution));
     found.differences = differences;
 
     let mut acts = Vec::new();
@@ -88,6 +102,12 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
         found.moves |= rollout::moves(view, pool.deployment);
         found.waits.extend(course.waits);
         acts.extend(course.writes);
+    }
+    if found.waits.iter().all(|wait| wait.reason != Reason::AddonsNotApplied) {
+        found.waits.extend(addons::trouble(view, &distribution));
+    }
+    if found.waits.is_empty() {
+        found.waits.extend(addons::leftover(view, &distribution));
     }
     Ok(acts)
 }

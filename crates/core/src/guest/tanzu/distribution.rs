@@ -21,6 +21,13 @@ pub struct Distribution {
     pub parts: Parts,
 }
 
+impl Distribution {
+    /// What its Nodes carry as their label: in the value of one there is no `+`.
+    pub fn label(&self) -> String {
+        self.version.replace('+', "_")
+    }
+}
+
 /// The annotation of the image.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Parts {

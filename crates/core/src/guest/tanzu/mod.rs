@@ -1,11 +1,11 @@
 //! The update of a TanzuKubernetesCluster: what its owner asks for is compared with what there is, and what differs is rolled out,
-//! the control plane before the workers.
+//! add-ons before the control plane, and that before the workers.
 //!
-//! [`decide`] sees objects of the management cluster alone. The control plane is updated by a Job, which runs
+//! [`decide`] sees objects of the management cluster, and what [`addons`] tells of the guest. The control plane is updated by a Job, which runs
 //! `drover control-plane-upgrade`; workers by pointing their MachineDeployment at new templates. What differs is said in the
 //! status before anything is done about it. A rollout of workers that gets nowhere is halted, and can be taken back.
 
-mod addons;
+pub mod addons;
 mod control_plane;
 mod decide;
 mod difference;
@@ -19,12 +19,13 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{decide, forsaken};
+pub use decide::{decide, forsaken, order_of_addons};
 pub use job::Settings;
 
 use std::collections::BTreeMap;
 
 use drover_api::cluster_api::labels;
+use drover_api::cluster_api::secrets::KUBECONFIG;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -45,6 +46,8 @@ pub struct View<'a> {
     pub system: &'a Seen,
     /// Of the guest, which Nodes are ready; none if it was not asked, or does not answer.
     pub nodes: Option<&'a BTreeMap<String, bool>>,
+    /// What became of its add-ons; none if it was not asked yet.
+    pub addons: Option<&'a addons::Told>,
     pub settings: &'a Settings,
     pub now: Timestamp,
 }
@@ -55,6 +58,8 @@ pub struct Decision {
     pub writes: Vec<Write>,
     pub waits: Vec<Wait>,
     pub look_again: Option<Timestamp>,
+    /// The guest is to be asked for other add-ons than it was.
+    pub asks_guest: bool,
 }
 
 /// Why something does not happen yet, or at all.
@@ -90,6 +95,8 @@ pub enum Reason {
     MachineIncomplete,
     /// An add-on is not applied in its version.
     AddonsNotApplied,
+    /// What add-ons no longer contain stays for the sake of a Node.
+    OldNodesLeft,
     /// Workers are too old for the version of the control plane.
     WorkersTooOld,
     ControlPlaneUpdating,
@@ -152,6 +159,16 @@ impl<'a> View<'a> {
 
     fn object(&self) -> Object {
         Object::of(Side::Management, self.tkc)
+    }
+
+    fn kubeconfig(&self) -> Object {
+        Object {
+            side: Side::Management,
+            api_version: "v1".to_owned(),
+            kind: "Secret".to_owned(),
+            namespace: self.namespace().to_owned(),
+            name: format!("{}{KUBECONFIG}", self.name()),
+        }
     }
 
     fn cluster(&self) -> Option<&'a Value> {

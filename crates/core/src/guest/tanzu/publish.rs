@@ -23,6 +23,10 @@ pub struct Findings {
     pub moves: bool,
     /// The version that is asked for, in full.
     pub version: Option<String>,
+    /// How add-ons stand; none if that cannot be said.
+    pub addons: Option<Value>,
+    /// The guest is to be asked for other add-ons than it was.
+    pub asks_guest: bool,
 }
 
 /// Written only if it says something else than what stands there.
@@ -49,6 +53,9 @@ fn described(view: &View<'_>, found: &Findings) -> Value {
     // What runs, until everything is as it is asked for.
     if let Some(version) = found.version.as_ref().filter(|_| phase(view, found) == Some(phases::RUNNING)) {
         status["version"] = json!(version);
+    }
+    if let Some(addons) = &found.addons {
+        status["addons"] = addons.clone();
     }
     put(&mut status, "nodeStatus", json!(nodes(view)));
     put(&mut status, "vmStatus", json!(virtual_machines(view)));

@@ -8,11 +8,15 @@ use serde_json::{Value, json};
 use super::*;
 use crate::decision::Act;
 
+mod add_ons;
+mod leftovers;
+mod paper;
 mod refusals;
 mod rollouts;
 
 const OLD: &str = "v1.15.5+vmware.1-guest.1";
 const NEW: &str = "v1.16.7+vmware.1-guest.1";
+const CALICO: &str = "{ apiVersion: v1, kind: ConfigMap, metadata: { name: calico, namespace: kube-system } }";
 
 struct Scene {
     tkc: Value,
@@ -22,6 +26,10 @@ struct Scene {
     settings: Settings,
     now: Timestamp,
     revision: u64,
+    /// What became of add-ons; if nothing is said, all that is asked for is applied.
+    told: Option<addons::Told>,
+    /// The guest has not been asked yet.
+    is_unasked: bool,
 }
 
 fn noon() -> Timestamp {
@@ -61,6 +69,8 @@ fn settled() -> Scene {
         },
         now: noon(),
         revision: 1,
+        told: None,
+        is_unasked: false,
     };
     for version in [OLD, NEW] {
         scene.image(version);
@@ -118,6 +128,15 @@ fn template(version: &str, machines: &str, joins: &str) -> Value {
     })
 }
 
+/// A guest that has all that is asked for.
+fn all_applied(order: &addons::Order) -> addons::Told {
+    let standing = order.addons.iter().map(|addon| {
+        let (name, version) = (addon.name.clone(), addon.version.clone());
+        (addon.place.clone(), addons::Standing { name, version, state: addons::State::Applied })
+    });
+    addons::Told { key: order.key.clone(), standing: standing.collect(), answered: true, ..addons::Told::default() }
+}
+
 impl Scene {
     fn put(&mut self, collection: Collection, mut object: Value) {
         self.revision += 1;
@@ -141,7 +160,7 @@ impl Scene {
             "apiVersion": "vmoperator.vmware.com/v1alpha1", "kind": "VirtualMachineImage",
             "metadata": { "name": image_name(version), "annotations": {
                 "vmware-system.guest.kubernetes.distribution.image.version": parts.to_string(),
-                "vmware-system.guest.kubernetes.addons.calico": json!({ "name": "calico", "version": "3.14" }).to_string(),
+                "vmware-system.guest.kubernetes.addons.calico": json!({ "name": "calico", "version": "3.14", "type": "inline", "value": CALICO }).to_string(),
             }},
             "spec": { "productInfo": { "fullVersion": version } },
         }));
@@ -235,16 +254,22 @@ impl Scene {
         self.now = self.now.checked_add(SignedDuration::from_mins(minutes)).unwrap();
     }
 
-    fn decide(&self) -> Decision {
-        decide(&View {
+    fn view<'a>(&'a self, addons: Option<&'a addons::Told>) -> View<'a> {
+        View {
             tkc: &self.tkc,
             own: &self.own,
             global: &self.global,
             system: &self.system,
             nodes: None,
+            addons,
             settings: &self.settings,
             now: self.now,
-        })
+        }
+    }
+
+    fn decide(&self) -> Decision {
+        let told = self.told.clone().or_else(|| Some(all_applied(&order_of_addons(&self.view(None))?)));
+        decide(&self.view(told.as_ref().filter(|_| !self.is_unasked)))
     }
 
     /// Decides, and carries out what was decided.

@@ -48,9 +48,8 @@ pub fn infrastructure(view: &View<'_>, distribution: &Distribution, pool: &str) 
     ]
 }
 
-/// In the value of a label there is no `+`.
 pub fn node_labels(distribution: &Distribution) -> String {
-    format!("{DISTRIBUTION_LABEL}={}", distribution.version.replace('+', "_"))
+    format!("{DISTRIBUTION_LABEL}={}", distribution.label())
 }
 
 fn replace(path: &str, value: &str) -> Value {

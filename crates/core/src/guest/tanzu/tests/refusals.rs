@@ -71,23 +71,6 @@ fn an_image_that_does_not_tell_what_it_holds_is_named() {
 }
 
 #[test]
-fn a_control_plane_waits_for_add_ons_that_are_not_applied_in_their_version() {
-    let mut scene = settled().asks_for(NEW);
-    let addon = |status: &str, version: &str| json!({ "name": "calico", "status": status, "version": version });
-    for (status, version) in [("applied", "3.13"), ("error", "3.14"), ("pending", "")] {
-        scene.tkc["status"]["addons"] = json!({ "cni": addon(status, version) });
-        assert_eq!(scene.reasons()[0], Reason::AddonsNotApplied, "{status} {version}");
-    }
-    scene.tkc["status"]["addons"] = json!({
-        "cni": addon("applied", "3.14"), "authsvc": { "name": "authsvc", "status": "unmanaged" },
-        "dns": { "name": "CoreDNS", "status": "applied", "version": "v1.6.2_vmware.6" },
-        "csi": { "name": "pvcsi", "status": "applied", "version": NEW },
-    });
-    scene.goes_on();
-    assert!(scene.goes_on().contains(&"begin the update of a control plane"));
-}
-
-#[test]
 fn a_control_plane_does_not_leave_its_workers_too_far_behind() {
     let mut scene = settled().asks_for(NEW);
     scene.change(Collection::Machines, "worker-2", |one| one["spec"]["version"] = json!("1.13.4"));

@@ -1,0 +1,94 @@
+//! Tells of the objects of a kind, as they change.
+
+use std::collections::BTreeMap;
+
+use drover_core::guest::tanzu::addons::Told;
+use serde_json::Value;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::ledger::{Key, Part};
+use crate::api::ApiError;
+use crate::follow::Listener;
+
+/// What a controller of guest clusters is told.
+pub enum News {
+    Listed {
+        part: Part,
+        objects: Vec<Value>,
+        as_of: u64,
+    },
+    Changed(Part, Value),
+    Gone(Part, Value),
+    Absent(Part),
+    /// Of a guest, which Nodes are ready; none if it does not answer.
+    Nodes {
+        key: Key,
+        nodes: Option<BTreeMap<String, bool>>,
+    },
+    /// A guest has been asked, and what became of its add-ons; none if nothing did.
+    Asked {
+        key: Key,
+        addons: Option<Told>,
+    },
+}
+
+/// Tells of the objects of a kind.
+pub struct Ear {
+    pub part: Part,
+    pub to: UnboundedSender<News>,
+    /// Of a list that is not whole yet.
+    pub listed: Vec<Value>,
+}
+
+impl Ear {
+    fn tell(&self, news: News) {
+        // A closed desk means that the controller has ended, and this with it.
+        let _ = self.to.send(news);
+    }
+}
+
+fn revision(object: &Value) -> Option<u64> {
+    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
+}
+
+impl Listener for Ear {
+    fn begin(&mut self) {
+        self.listed.clear();
+    }
+
+    fn item(&mut self, json: &str) {
+        self.listed.extend(self.part.kept(json));
+    }
+
+    fn listed(&mut self, resource_version: u64) {
+        let objects = std::mem::take(&mut self.listed);
+        self.tell(News::Listed { part: self.part, objects, as_of: resource_version });
+    }
+
+    fn watching(&mut self) {}
+
+    fn changed(&mut self, json: &str) -> Option<u64> {
+        let object = self.part.kept(json)?;
+        let revision = revision(&object);
+        self.tell(News::Changed(self.part, object));
+        revision
+    }
+
+    fn gone(&mut self, json: &str) -> Option<u64> {
+        let object = self.part.kept(json)?;
+        let revision = revision(&object);
+        self.tell(News::Gone(self.part, object));
+        revision
+    }
+
+    fn unseen(&mut self, error: &ApiError) {
+        tracing::warn!("guest clusters: cannot watch {}: {error}", self.part.kind);
+        if error.code() == Some(404) {
+            self.tell(News::Absent(self.part));
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.to.is_closed()
+    }
+}
