@@ -138,7 +138,8 @@ fn what_cannot_be_drained_or_explained_is_told_in_a_sentence() {
     told(
         "why service/default/web",
         2,
-        "cannot explain service/default/web: give upgrade/NAME, plan/NAMESPACE/NAME, node/NAME",
+        "cannot explain service/default/web: give upgrade/NAME, plan/NAMESPACE/NAME, tkc/NAMESPACE/NAME, \
+         cluster/NAMESPACE/NAME, machine/NAMESPACE/NAME, node/NAME",
     );
     told("status node/node-1", 2, "cannot tell the status of Node/node-1: give plan/NAMESPACE/NAME");
 }
