@@ -241,9 +241,8 @@ mod tests {
         let (direct, maps) = (server.direct("test"), ResourceId::new("", "configmaps", "ConfigMap"));
         for place in 0..600 {
             let name = format!("map-{place:03}");
-            direct
-                .create::<ConfigMap>(&serde_json::from_value(json!({ "metadata": { "name": name } })).unwrap())
-                .unwrap();
+            let map = json!({ "metadata": { "name": name }, "data": { "name": "none" } });
+            direct.create::<ConfigMap>(&serde_json::from_value(map).unwrap()).unwrap();
         }
         for name in ["map-000", "map-300", "map-599", "map-000"] {
             let change = json!({ "metadata": { "finalizers": ["example.org/stay"] }, "data": { "name": name } });

@@ -5,7 +5,7 @@ use drover_api::marks::{HELD, LAST_GOOD, ON_FAILURE, RETURN, WORKERS_FAILED};
 use serde_json::{Value, json};
 
 use super::workers::{Target, Workers};
-use super::{Reason, View, Wait, text, time};
+use super::{Reason, View, Wait, text};
 use crate::decision::Act;
 use crate::guest::dialect::Dialect;
 use crate::guest::order::Version;
@@ -211,13 +211,12 @@ fn watch(view: &View<'_>, workers: &Workers<'_>) -> Course {
 }
 
 fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
-    let limit = view.settings.machine_timeout;
     let mut waits = Vec::new();
     for machine in view.machines(false) {
         let object = Object::of(Side::Management, machine);
-        if let Some(since) = time(&machine["metadata"]["deletionTimestamp"]) {
+        if !machine["metadata"]["deletionTimestamp"].is_null() {
             let sentence = format!("{object} is on its way out");
-            waits.push(view.wait(object, Reason::MachineDeleting, sentence).until(since, limit));
+            waits.push(limited(view, object, Reason::MachineDeleting, sentence));
         }
     }
     let spec = &deployment["spec"]["template"]["spec"];
@@ -232,7 +231,6 @@ fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
         .collect();
     for machine in &alive {
         let object = Object::of(Side::Management, machine);
-        let created = time(&machine["metadata"]["creationTimestamp"]).unwrap_or(view.now);
         if let Some(why) = Dialect::V1alpha2.failure(&machine["status"]) {
             let sentence = format!("{object} has failed: {why}");
             let mut wait = view.wait(object, Reason::MachineProvisioning, sentence);
@@ -240,7 +238,7 @@ fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
             waits.push(wait);
         } else if machine["status"]["nodeRef"].is_null() {
             let sentence = format!("{object} is not a Node yet");
-            waits.push(view.wait(object, Reason::MachineProvisioning, sentence).until(created, limit));
+            waits.push(limited(view, object, Reason::MachineProvisioning, sentence));
         }
     }
     let joined = alive.iter().filter(|machine| !machine["status"]["nodeRef"].is_null()).count();
@@ -249,9 +247,7 @@ fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
     if available < joined {
         let object = Object::of(Side::Management, set);
         let sentence = format!("Nodes of {object} are not ready");
-        let wait = view.wait(object, Reason::NodeNotReady, sentence);
-        let since = wait.since;
-        waits.push(wait.until(since, limit));
+        waits.push(limited(view, object, Reason::NodeNotReady, sentence));
     }
     if alive.len() < number(&set["spec"]["replicas"]) {
         let said = [&set["status"]["errorReason"], &set["status"]["errorMessage"]].map(text);
@@ -269,7 +265,14 @@ fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
 
 fn not_made(view: &View<'_>, of: &Value, why: &str) -> Wait {
     let object = Object::of(Side::Management, of);
-    let wait = view.wait(object.clone(), Reason::MachinesNotMade, format!("{object}: {why}"));
+    let sentence = format!("{object}: {why}");
+    limited(view, object, Reason::MachinesNotMade, sentence)
+}
+
+/// It may take so long, counted from when it was first waited for: by the clock that looks at it now, and not by the one that made
+/// or deleted a Machine.
+fn limited(view: &View<'_>, object: Object, reason: Reason, sentence: String) -> Wait {
+    let wait = view.wait(object, reason, sentence);
     let since = wait.since;
     wait.until(since, view.settings.machine_timeout)
 }
