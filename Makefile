@@ -30,7 +30,7 @@ test: ## Everything that needs no other server
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked
 
-# The image that real nodes run is built for the tests in half the time: not optimised across crates.
+# The image that real nodes run is not optimised across crates for the tests: that alone takes a core more than ten minutes.
 test-real: export CARGO_PROFILE_RELEASE_LTO = off
 test-real: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS = 16
 test-real: ## Build and start a real control plane and real nodes (as root), and run the rest against them

@@ -28,7 +28,7 @@ pub(crate) struct Stored {
     kind: EventKind,
     /// How many bytes of the object say what it is: everything up to its first other field.
     head: u16,
-    /// Where in the object it stands who manages its fields: a third of it, that many readers have no use for.
+    /// Where in the object it stands who manages its fields, which many readers have no use for.
     managed: Range<u32>,
     /// Decoded, while it is among those that were written last: most writes are to one of them, and decoding it would cost
     /// more than the rest of the write.
