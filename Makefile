@@ -52,7 +52,7 @@ sim: ## Every scenario: crashes at every write, every fault at every kind of wri
 	cargo run --locked --quiet --bin drover -- simulate
 
 sabotage: ## Search for every planted bug that does not show any more where it did (crates/sim/tests/sabotage.txt)
-	UPDATE=1 cargo test --locked --test sabotage every_planted_bug_is_found -- --nocapture
+	UPDATE=1 cargo test --locked --package drover-sim --test all every_planted_bug_is_found -- --nocapture
 
 mutants: ## Change core in small ways and look whether its tests notice (needs cargo-mutants); SHARD=0/8 for an eighth
 	cargo mutants --package drover-core --baseline skip --timeout 120 --shard $(or $(SHARD),0/1)

@@ -1,0 +1,210 @@
+//! What a person does to a Cluster of Cluster API, on the embedded API server: what is written, and what is refused before that.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use drover_clock::Clock;
+use drover_corral::apiserver::{ApiServer, Direct, Options};
+use drover_operator::clusters::ClusterVerbs;
+use http::{Method, Request};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+/// A server with Cluster API of one version, and a cluster `team/web`.
+struct Ground {
+    client: kube::Client,
+    version: &'static str,
+    /// The objects that were written to, in order.
+    writes: Arc<Mutex<Vec<String>>>,
+}
+
+const KINDS: [(&str, &str, &str); 4] = [
+    ("cluster.x-k8s.io", "Cluster", "clusters"),
+    ("cluster.x-k8s.io", "Machine", "machines"),
+    ("cluster.x-k8s.io", "MachineDeployment", "machinedeployments"),
+    ("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", "kubeadmcontrolplanes"),
+];
+
+fn define(user: &Direct, version: &str) {
+    for (group, kind, plural) in KINDS {
+        let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": format!("{plural}.{group}") },
+            "spec": {
+                "group": group, "scope": "Namespaced",
+                "names": { "kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase() },
+                "versions": [{ "name": version, "served": true, "storage": true, "schema": schema }],
+            },
+        });
+        let definition: CustomResourceDefinition = serde_json::from_value(definition).unwrap();
+        user.create(&definition).unwrap();
+    }
+}
+
+impl Ground {
+    /// `machines` are the versions of the control plane's machines, the workers are of the last one.
+    async fn new(version: &'static str, asked: &str, machines: &[&str], workers: &str) -> Self {
+        let clock = Clock::real();
+        let server = ApiServer::new(Options { clock, seed: 1, latency: Duration::ZERO, watch_window: 1000 });
+        let user = server.direct("user");
+        let namespace = json!({ "metadata": { "name": "team" } });
+        user.create(&serde_json::from_value::<Namespace>(namespace).unwrap()).unwrap();
+        define(&user, version);
+        let writes: Arc<Mutex<Vec<String>>> = Arc::default();
+        let noted = writes.clone();
+        let client = crate::support::refusing::client(server.service("person"), move |request: &Request<Body>| {
+            if request.method() == Method::PATCH {
+                noted.lock().unwrap().push(request.uri().path().rsplit('/').take(2).collect::<Vec<_>>().join(" of "));
+            }
+            None
+        });
+        let ground = Ground { client, version, writes };
+        let reference =
+            json!({ "kind": "KubeadmControlPlane", "name": "web", "apiGroup": "controlplane.cluster.x-k8s.io" });
+        ground.make("Cluster", "web", json!({ "spec": { "controlPlaneRef": reference } })).await;
+        let replicas = machines.len();
+        ground.make("KubeadmControlPlane", "web", json!({ "spec": { "version": asked, "replicas": replicas } })).await;
+        let template = json!({ "spec": { "version": workers } });
+        let spec = json!({ "clusterName": "web", "replicas": 2, "template": template });
+        ground.make("MachineDeployment", "web-md", json!({ "spec": spec })).await;
+        for (index, version) in machines.iter().enumerate() {
+            let labels = json!({ "cluster.x-k8s.io/cluster-name": "web", "cluster.x-k8s.io/control-plane": "" });
+            let spec = json!({ "clusterName": "web", "version": version });
+            let machine =
+                json!({ "metadata": { "labels": labels }, "spec": spec, "status": { "nodeRef": { "name": "n" } } });
+            ground.make("Machine", &format!("web-{index}"), machine).await;
+        }
+        ground
+    }
+
+    fn path(&self, kind: &str) -> (String, String) {
+        let (group, _, plural) = KINDS.into_iter().find(|(_, known, _)| *known == kind).unwrap();
+        let api_version = format!("{group}/{}", self.version);
+        (format!("/apis/{api_version}/namespaces/team/{plural}"), api_version)
+    }
+
+    async fn make(&self, kind: &str, name: &str, mut object: Value) {
+        let (path, api_version) = self.path(kind);
+        object["apiVersion"] = json!(api_version);
+        object["kind"] = json!(kind);
+        object["metadata"]["name"] = json!(name);
+        let request = Request::post(path).header("Content-Type", "application/json");
+        let request = request.body(object.to_string().into_bytes()).unwrap();
+        self.client.request::<Value>(request).await.unwrap();
+    }
+
+    async fn read(&self, kind: &str, name: &str) -> Value {
+        let request = Request::get(format!("{}/{name}", self.path(kind).0)).body(Vec::new()).unwrap();
+        self.client.request::<Value>(request).await.unwrap()
+    }
+
+    fn verbs(&self) -> ClusterVerbs {
+        ClusterVerbs::on(self.client.clone(), Clock::real(), "team", "web")
+    }
+
+    fn written(&self) -> Vec<String> {
+        std::mem::take(&mut *self.writes.lock().unwrap())
+    }
+
+    async fn refused(&self, to: &str) -> String {
+        let said = self.verbs().start(to).await.unwrap_err().to_string();
+        assert_eq!(self.written(), Vec::<String>::new(), "{said}");
+        said
+    }
+}
+
+#[tokio::test]
+async fn a_start_raises_the_control_plane_and_the_workers_once_it_is_done() {
+    for version in ["v1beta1", "v1beta2"] {
+        let ground = Ground::new(version, "v1.33.4", &["v1.33.4"; 3], "v1.33.4").await;
+        ground.verbs().start("1.34.1").await.unwrap();
+        assert_eq!(ground.written(), ["web of kubeadmcontrolplanes"]);
+        assert_eq!(ground.read("KubeadmControlPlane", "web").await["spec"]["version"], "v1.34.1");
+        assert_eq!(
+            ground.refused("v1.34.1").await,
+            "the control plane is on its way to v1.34.1, with 0 of 3 machines: the workers are raised when it is done"
+        );
+
+        let ground = Ground::new(version, "v1.34.1", &["v1.34.1"; 3], "v1.33.4").await;
+        ground.verbs().start("v1.34.1").await.unwrap();
+        assert_eq!(ground.written(), ["web-md of machinedeployments"]);
+        let workers = ground.read("MachineDeployment", "web-md").await;
+        assert_eq!(workers["spec"]["template"]["spec"]["version"], "v1.34.1");
+        assert_eq!(workers["spec"]["replicas"], 2);
+    }
+}
+
+#[tokio::test]
+async fn an_old_machine_of_the_control_plane_keeps_the_workers_back() {
+    let machines = ["v1.34.1", "v1.34.1", "v1.34.1", "v1.33.4"];
+    let ground = Ground::new("v1beta2", "v1.34.1", &machines, "v1.33.4").await;
+    assert!(ground.refused("v1.34.1").await.starts_with("the control plane is on its way to v1.34.1"));
+}
+
+#[tokio::test]
+async fn what_cannot_go_well_is_refused_before_anything_is_written() {
+    let ground = Ground::new("v1beta1", "v1.33.4", &["v1.33.4"; 3], "v1.33.4").await;
+    assert_eq!(
+        ground.refused("v1.32.9").await,
+        "v1.32.9 is lower than v1.33.4, which Machine team/web-2 is of: a control plane cannot go back"
+    );
+    assert_eq!(
+        ground.refused("v1.35.0").await,
+        "v1.35.0 is more than one minor version further than v1.33.4, which KubeadmControlPlane team/web is of: raise it one \
+         minor version at a time"
+    );
+    assert_eq!(ground.refused("v1.33.4").await, "Cluster team/web asks for v1.33.4 already: there is nothing to start");
+    assert_eq!(ground.refused("soon").await, "\"soon\" is no version of Kubernetes, such as v1.34.1");
+
+    let ground = Ground::new("v1beta1", "v1.33.4", &["v1.33.4"; 3], "v1.30.2").await;
+    assert!(
+        ground.refused("v1.34.1").await.starts_with("MachineDeployment team/web-md is of v1.30.2, more than 3 minor")
+    );
+}
+
+#[tokio::test]
+async fn a_cluster_of_a_class_is_raised_by_its_topology_alone() {
+    let ground = Ground::new("v1beta2", "v1.33.4", &["v1.33.4"; 3], "v1.33.4").await;
+    let spec = json!({ "spec": { "topology": { "classRef": { "name": "small" }, "version": "v1.33.4" } } });
+    let patch = Request::patch(format!("{}/web", ground.path("Cluster").0))
+        .header("Content-Type", "application/merge-patch+json");
+    ground.client.request::<Value>(patch.body(spec.to_string().into_bytes()).unwrap()).await.unwrap();
+    ground.written();
+
+    ground.verbs().start("v1.34.1").await.unwrap();
+
+    assert_eq!(ground.written(), ["web of clusters"]);
+    let cluster = ground.read("Cluster", "web").await;
+    assert_eq!(cluster["spec"]["topology"], json!({ "classRef": { "name": "small" }, "version": "v1.34.1" }));
+    assert!(ground.refused("v1.35.0").await.contains("more than one minor version further than v1.33.4"));
+}
+
+#[tokio::test]
+async fn a_cluster_is_paused_and_resumed_as_a_whole() {
+    let ground = Ground::new("v1beta1", "v1.33.4", &["v1.33.4"], "v1.33.4").await;
+    assert_eq!(ground.verbs().resume().await.unwrap_err().to_string(), "Cluster team/web is not paused");
+
+    ground.verbs().pause().await.unwrap();
+    assert_eq!(ground.read("Cluster", "web").await["spec"]["paused"], true);
+    assert_eq!(ground.verbs().pause().await.unwrap_err().to_string(), "Cluster team/web is paused already");
+    ground.written();
+    assert_eq!(
+        ground.refused("v1.34.1").await,
+        "Cluster team/web is paused, and nothing would happen: drover upgrade resume cluster/team/web"
+    );
+
+    ground.verbs().resume().await.unwrap();
+    assert_eq!(ground.read("Cluster", "web").await["spec"]["paused"], false);
+    assert_eq!(ground.written(), ["web of clusters"]);
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_not_there_is_said_to_be_missing() {
+    let ground = Ground::new("v1beta1", "v1.33.4", &["v1.33.4"], "v1.33.4").await;
+    let verbs = ClusterVerbs::on(ground.client.clone(), Clock::real(), "team", "nothing");
+    let said = verbs.start("v1.34.1").await.unwrap_err().to_string();
+    assert!(said.starts_with("there is no Cluster team/nothing"), "{said}");
+}

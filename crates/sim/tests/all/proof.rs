@@ -1,0 +1,66 @@
+//! The proof in small: a crash at every write of one scenario, and a sample of all that the campaigns try.
+
+use drover_sim::campaign::{Part, survey};
+use drover_sim::{Campaign, CampaignReport, Fault, Scenario, Schedule, Terms, run};
+
+fn built_in(name: &str) -> Scenario {
+    let mut all = drover_sim::scenario::built_in().unwrap().into_iter();
+    all.find(|scenario| scenario.name == name).unwrap()
+}
+
+/// One node was cordoned before, and nodes reboot: both must be respected under every fault.
+fn scenario() -> Scenario {
+    built_in("with-reboot")
+}
+
+fn assert_no_failures(report: &CampaignReport) {
+    let Some(failure) = report.failures.first() else { return };
+    let violations: Vec<&str> =
+        failure.outcome.violations.iter().map(|violation| violation.sentence.as_str()).collect();
+    let line = serde_json::to_string(&failure.regression()).unwrap();
+    panic!(
+        "{} of {} schedules failed; the first is {line}: {violations:#?}\n{}",
+        report.failures.len(),
+        report.schedules,
+        failure.trace.join("\n"),
+    );
+}
+
+#[test]
+fn without_faults_the_upgrade_ends_and_nothing_is_left_behind() {
+    let outcome = run(&scenario(), &Terms::calm(1)).unwrap();
+    assert_eq!(outcome.violations, [], "{}", outcome.trace().join("\n"));
+    assert!(outcome.virtual_seconds < 120.0);
+}
+
+/// Of all schedules that `make sim` tries. A prime, so that no fault is left out each time.
+const EVERY: usize = 61;
+
+#[test]
+fn one_in_sixty_one_of_all_schedules_costs_time_and_nothing_else() {
+    let scenarios = drover_sim::scenario::built_in().unwrap().into_iter();
+    let campaigns = scenarios.map(|scenario| Campaign { every: EVERY, ..Campaign::new(scenario, 1) });
+    let parts = [Part::Crashes, Part::Pairs, Part::DoubleCrashes, Part::Random(EVERY)];
+    let mut all = CampaignReport::default();
+    for surveyed in survey(campaigns.collect()).unwrap() {
+        all.absorb(surveyed.run(&parts, &|_, _| ()).unwrap());
+    }
+    assert_no_failures(&all);
+    println!("{} schedules, {} distinct states", all.schedules, all.distinct_states);
+}
+
+#[test]
+fn a_crash_at_any_write_costs_time_and_nothing_else() {
+    let report = Campaign::new(scenario(), 1).run(&[Part::Crashes], &|_, _| ()).unwrap();
+    assert_no_failures(&report);
+    assert_eq!(report.schedules, 1 + 2 * report.fresh, "one without faults, two at each write that meets a new state");
+    assert!(report.fresh > report.writes / 2, "{} of {} writes", report.fresh, report.writes);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
+    let faults = Schedule::one(10, Fault::CrashAfter);
+    let trace = |seed| run(&scenario(), &Terms::of(faults.clone(), seed)).unwrap().trace();
+    assert_eq!(trace(3), trace(3));
+    assert_ne!(trace(3), trace(4));
+}

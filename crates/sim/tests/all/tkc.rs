@@ -1,0 +1,77 @@
+//! TanzuKubernetesClusters: from another version to new workers, add-ons first, workers that get nowhere, and crashes on the way.
+
+use drover_sim::campaign::Part;
+use drover_sim::{Campaign, Scenario, Terms, run};
+
+fn built_in(name: &str) -> Scenario {
+    let mut all = drover_sim::scenario::built_in().unwrap().into_iter();
+    all.find(|scenario| scenario.name == name).unwrap()
+}
+
+fn comes_to_its_end(name: &str) {
+    let outcome = run(&built_in(name), &Terms::calm(1)).unwrap();
+    let violations: Vec<&str> = outcome.violations.iter().map(|one| one.sentence.as_str()).collect();
+    assert!(violations.is_empty(), "{violations:#?}\n{}", outcome.trace().join("\n"));
+    println!("{name}: {} s, {} writes of the operator", outcome.virtual_seconds, outcome.writes);
+}
+
+#[test]
+fn a_version_is_raised_in_the_control_plane_and_then_in_the_workers() {
+    comes_to_its_end("guest-tkc");
+}
+
+#[test]
+fn workers_that_never_come_halt_their_rollout() {
+    comes_to_its_end("guest-tkc-workers-never-come");
+}
+
+#[test]
+fn workers_that_cannot_be_made_are_taken_back() {
+    comes_to_its_end("guest-tkc-workers-return");
+}
+
+#[test]
+fn workers_that_do_not_go_halt_their_rollout_until_somebody_asks_for_another_try() {
+    comes_to_its_end("guest-tkc-worker-stays");
+}
+
+#[test]
+fn add_ons_come_first_and_what_they_leave_behind_goes_after_the_last_old_node() {
+    comes_to_its_end("guest-tkc-addons");
+}
+
+#[test]
+fn an_add_on_that_cannot_be_read_holds_the_control_plane_until_it_is_mended_and_stops_no_other() {
+    comes_to_its_end("guest-tkc-addon-fails");
+}
+
+#[test]
+fn what_add_ons_leave_behind_stays_while_an_old_node_does() {
+    comes_to_its_end("guest-tkc-addons-kept");
+}
+
+#[test]
+fn add_ons_of_a_guest_that_cannot_be_reached_are_applied_when_it_can() {
+    comes_to_its_end("guest-tkc-addons-cut-off");
+}
+
+/// `make sim` tries all of them, in all scenarios.
+#[test]
+fn crashes_other_faults_and_random_schedules_do_no_harm() {
+    do_no_harm("guest-tkc-workers-return", 4, &[Part::Crashes, Part::Pairs, Part::Random(40)]);
+}
+
+fn do_no_harm(name: &str, every: usize, parts: &[Part]) {
+    let scenario = Scenario { sampled: None, ..built_in(name) };
+    let report = Campaign { every, ..Campaign::new(scenario, 1) }.run(parts, &|_, _| ()).unwrap();
+    println!("{} schedules", report.schedules);
+    let Some(failure) = report.failures.first() else { return };
+    let violations: Vec<&str> = failure.outcome.violations.iter().map(|one| one.sentence.as_str()).collect();
+    panic!(
+        "{} of {} schedules failed; the first is {:?}: {violations:#?}\n{}",
+        report.failures.len(),
+        report.schedules,
+        failure.schedule,
+        failure.trace.join("\n")
+    );
+}
