@@ -3,7 +3,6 @@
 mod args;
 mod commands;
 mod logging;
-mod named;
 mod output;
 mod scenarios;
 mod serving;

@@ -11,7 +11,6 @@ use drover_core::status::{
 };
 
 use crate::args::{Format, Usage};
-use crate::named::object_named;
 use crate::output::{document, print};
 use crate::sources::SourceArgs;
 
@@ -55,7 +54,7 @@ fn asked(object: Option<&str>) -> anyhow::Result<Asked> {
     if text == "clusters" {
         return Ok(Asked::Clusters);
     }
-    let object = object_named(text)?;
+    let object = ObjectRef::named(text).map_err(|error| Usage(error.to_string()))?;
     if !KINDS.contains(&object.kind.as_str()) {
         bail!(Usage(format!(
             "cannot tell the status of {object}: give plan/NAMESPACE/NAME, upgrade/NAME, tkc/NAMESPACE/NAME, \

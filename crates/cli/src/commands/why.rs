@@ -2,10 +2,10 @@
 
 use anyhow::anyhow;
 use clap::Args;
+use drover_core::cluster::ObjectRef;
 use drover_core::why::{Unexplained, explain, explain_all};
 
 use crate::args::{Format, Usage};
-use crate::named::object_named;
 use crate::output::{print, print_document};
 use crate::sources::SourceArgs;
 
@@ -24,7 +24,7 @@ pub struct WhyArgs {
 
 pub fn run(args: &WhyArgs, format: Option<Format>) -> anyhow::Result<()> {
     // A name that cannot be read is said before anything is looked at.
-    let object = args.object.as_deref().map(object_named).transpose()?;
+    let object = args.object.as_deref().map(ObjectRef::named).transpose().map_err(|error| Usage(error.to_string()))?;
     let cluster = args.source.look()?;
     let explanations = match &object {
         Some(object) => vec![explain(&cluster, object).map_err(told)?],

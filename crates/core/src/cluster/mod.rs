@@ -8,12 +8,14 @@ mod amount;
 mod budget;
 pub mod certificate;
 pub mod cluster_api;
+mod collection;
 mod event;
 mod followed;
 pub mod harvester;
 pub mod kubevirt;
 pub mod longhorn;
 pub mod looks;
+mod named;
 mod node;
 mod parts;
 mod pod;
@@ -43,8 +45,10 @@ use crate::seen::{JobSeen, NodeSeen, PlanSeen, PodSeen, SecretSeen, Seen};
 
 pub use amount::{Amount, Amounts};
 pub use budget::{Bound, BudgetSpec, BudgetStatus, PodDisruptionBudget};
+pub use collection::Collection;
 pub use event::{Event, Regarding};
 pub use followed::FOLLOWED;
+pub use named::Unnamed;
 pub use node::{Address, LEASES as NODE_LEASES, Lease, LeaseSpec, Node, NodeInfo, NodeSpec, NodeStatus, Taint};
 pub use parts::{Condition, Meta, ObjectRef, OwnerReference, condition, is_true};
 pub use pod::{

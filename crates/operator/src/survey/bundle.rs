@@ -13,8 +13,7 @@ use serde_json::value::RawValue;
 use zip::ZipArchive;
 
 use super::SurveyError;
-use super::folder::Collection;
-use drover_core::cluster::Cluster;
+use drover_core::cluster::{Cluster, Collection};
 
 use crate::objects::{Found, read_text};
 
@@ -31,7 +30,7 @@ pub fn is_bundle(path: &Path) -> bool {
 pub fn read(path: &Path, now: Timestamp) -> Result<Cluster, SurveyError> {
     let mut collection = Collection::new(now);
     each(path, &mut |piece| match piece {
-        Piece::Object(text) => collection.take(Found::Object(text)),
+        Piece::Object(text) => collection.take(text),
         Piece::List(resource) => collection.saw_resource(resource),
         Piece::Broken { resource, file } => collection.could_not_read(resource, file),
     })?;

@@ -1,4 +1,4 @@
-//! Captured clusters, played: what `drover` says of each, word for word, and that the true cause comes first.
+//! Captured clusters, played: what `drover` prints of them, word for word.
 //!
 //! See `tests/clusters/README.md` for how a case is added.
 
@@ -24,7 +24,7 @@ fn read<Case: DeserializeOwned>(path: &Path) -> Case {
     serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What is wrong if something else is said than is written down; with `UPDATE=1` it is written down anew.
+/// What is wrong if something else is printed than is written down; with `UPDATE=1` it is written down anew.
 fn differs(path: &Path, said: &str) -> Option<String> {
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(path, said).unwrap();
@@ -35,5 +35,5 @@ fn differs(path: &Path, said: &str) -> Option<String> {
 }
 
 fn assert_none(wrong: &[String]) {
-    assert!(wrong.is_empty(), "{}\nif it is meant: UPDATE=1 cargo test -p drover --test clusters", wrong.join("\n"));
+    assert!(wrong.is_empty(), "{}\nif it is meant: UPDATE=1 cargo test captured", wrong.join("\n"));
 }

@@ -1,8 +1,14 @@
 //! Objects as they are named on the command line: `plan/NAMESPACE/NAME`, `upgrade/NAME`, `cluster/NAMESPACE/NAME`, `node/NAME`.
 
-use drover_core::cluster::ObjectRef;
+use super::ObjectRef;
 
-use crate::args::Usage;
+/// A text that names no object whose kind is known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "cannot explain {0}: give upgrade/NAME, plan/NAMESPACE/NAME, tkc/NAMESPACE/NAME, cluster/NAMESPACE/NAME, \
+     machine/NAMESPACE/NAME, node/NAME, pod/NAMESPACE/NAME or vm/NAMESPACE/NAME"
+)]
+pub struct Unnamed(String);
 
 /// The kinds that can be named, with every name that kubectl takes for them.
 const KINDS: [(&str, &[&str]); 14] = [
@@ -33,18 +39,20 @@ const KINDS: [(&str, &[&str]); 14] = [
 /// Where Upgrades are: nobody names it.
 const UPGRADES: &str = "harvester-system";
 
-pub fn object_named(text: &str) -> Result<ObjectRef, Usage> {
-    let parts: Vec<&str> = text.split('/').collect();
-    let kind = KINDS.iter().find(|(_, names)| names.contains(&parts[0])).map(|(kind, _)| *kind);
-    let is_whole = parts.iter().all(|part| !part.is_empty());
-    match (kind, parts.as_slice()) {
-        (Some("Node"), [_, name]) if is_whole => Ok(ObjectRef::new("Node", "", name)),
-        (Some("Upgrade"), [_, name]) if is_whole => Ok(ObjectRef::new("Upgrade", UPGRADES, name)),
-        (Some(kind), [_, namespace, name]) if is_whole && kind != "Node" => Ok(ObjectRef::new(kind, namespace, name)),
-        _ => Err(Usage(format!(
-            "cannot explain {text}: give upgrade/NAME, plan/NAMESPACE/NAME, tkc/NAMESPACE/NAME, cluster/NAMESPACE/NAME, \
-             machine/NAMESPACE/NAME, node/NAME, pod/NAMESPACE/NAME or vm/NAMESPACE/NAME"
-        ))),
+impl ObjectRef {
+    /// By the name that people give it.
+    pub fn named(text: &str) -> Result<ObjectRef, Unnamed> {
+        let parts: Vec<&str> = text.split('/').collect();
+        let kind = KINDS.iter().find(|(_, names)| names.contains(&parts[0])).map(|(kind, _)| *kind);
+        let is_whole = parts.iter().all(|part| !part.is_empty());
+        match (kind, parts.as_slice()) {
+            (Some("Node"), [_, name]) if is_whole => Ok(ObjectRef::new("Node", "", name)),
+            (Some("Upgrade"), [_, name]) if is_whole => Ok(ObjectRef::new("Upgrade", UPGRADES, name)),
+            (Some(kind), [_, namespace, name]) if is_whole && kind != "Node" => {
+                Ok(ObjectRef::new(kind, namespace, name))
+            }
+            _ => Err(Unnamed(text.to_owned())),
+        }
     }
 }
 
@@ -66,14 +74,14 @@ mod tests {
             ("machines.cluster.x-k8s.io/team/web-1", "Machine/team/web-1"),
             ("volumes.longhorn.io/longhorn-system/pvc-1", "Volume.longhorn.io/longhorn-system/pvc-1"),
         ] {
-            assert_eq!(object_named(text).unwrap().to_string(), object);
+            assert_eq!(ObjectRef::named(text).unwrap().to_string(), object);
         }
     }
 
     #[test]
     fn half_a_name_is_refused() {
         for text in ["plan/up", "node/a/b", "pod//x", "service/a/b", "vm/x", "cluster/web", ""] {
-            assert!(object_named(text).is_err(), "{text}");
+            assert!(ObjectRef::named(text).is_err(), "{text}");
         }
     }
 }

@@ -1,0 +1,179 @@
+//! Captured clusters: what is said of each, field by field, and that the true cause comes first.
+//!
+//! See `tests/clusters/README.md` for how a case is added. What the command line prints of them is held in `crates/cli/tests/all/clusters`.
+
+use std::path::{Path, PathBuf};
+
+use drover_core::cluster::{Cluster, Collection, ObjectRef};
+use drover_core::preflight::{Intent, examine};
+use drover_core::status::{of_guest, of_tanzu, overview};
+use drover_core::why::explain;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The least number of clusters that are stuck or will be.
+const CASES: usize = 120;
+/// And of those that are looked at before an upgrade.
+const BEFORE: usize = 35;
+
+#[derive(serde::Deserialize)]
+struct Case {
+    /// `upgrade/NAME`, `plan/NAMESPACE/NAME`, `node/NAME`, `pod/NAMESPACE/NAME`, ….
+    ask: String,
+    /// The object that holds it up in truth: `Pod/shop/cart-0`.
+    cause: String,
+    /// Something that the first statement or its remedy says.
+    says: String,
+}
+
+#[derive(serde::Deserialize)]
+struct Before {
+    /// The arguments: an object, or `--to VERSION`.
+    #[serde(default)]
+    asked: String,
+    /// The code of the finding that is told first; none if nothing is found.
+    #[serde(default)]
+    first: Option<String>,
+}
+
+/// The folders that have this file, in order.
+fn folders_with(file: &str) -> Vec<PathBuf> {
+    let clusters = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clusters");
+    let entries = std::fs::read_dir(clusters).unwrap().map(|entry| entry.unwrap().path());
+    let mut folders: Vec<PathBuf> = entries.filter(|path| path.join(file).is_file()).collect();
+    folders.sort();
+    folders
+}
+
+fn read<Case: DeserializeOwned>(path: &Path) -> Case {
+    let text = std::fs::read_to_string(path).unwrap();
+    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn cluster(folder: &Path) -> Cluster {
+    let mut collection = Collection::new(Timestamp::UNIX_EPOCH);
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder.join("objects")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for file in files {
+        collection.saw_resource(&file.file_stem().unwrap().to_string_lossy());
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        documents.into_iter().for_each(|document| take(&mut collection, document));
+    }
+    collection.finish()
+}
+
+/// A list stands for its items; an empty one says that there is none.
+fn take(collection: &mut Collection, mut document: Value) {
+    let kind = document["kind"].as_str().unwrap_or_default().to_owned();
+    let Some(Value::Array(items)) = document.get_mut("items").map(Value::take) else {
+        if !document.is_null() && kind != "List" {
+            collection.take(&document.to_string());
+        }
+        return;
+    };
+    let api_version = document["apiVersion"].as_str().unwrap_or_default().to_owned();
+    let of = kind.trim_end_matches("List");
+    if items.is_empty() && !of.is_empty() {
+        collection.saw(&api_version, of);
+    }
+    for mut item in items {
+        if item.get("kind").is_none() {
+            item["kind"] = of.into();
+            item["apiVersion"] = api_version.as_str().into();
+        }
+        take(collection, item);
+    }
+}
+
+/// What is wrong if something else is said than is written down; with `UPDATE=1` it is written down anew.
+fn differs(path: &Path, said: &str) -> Option<String> {
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, said).unwrap();
+        return None;
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    (written != said).then(|| format!("{} is now:\n{said}", path.display()))
+}
+
+fn json(said: &impl Serialize) -> String {
+    serde_json::to_string_pretty(said).unwrap() + "\n"
+}
+
+fn assert_none(wrong: &[String]) {
+    assert!(wrong.is_empty(), "{}\nif it is meant: UPDATE=1 cargo test captured", wrong.join("\n"));
+}
+
+#[test]
+fn every_cluster_that_is_stuck_names_its_true_cause_first() {
+    let cases = folders_with("case.yaml");
+    assert!(cases.len() >= CASES, "{} cases", cases.len());
+    let mut wrong = Vec::new();
+    for folder in &cases {
+        let case: Case = read(&folder.join("case.yaml"));
+        let explanation = explain(&cluster(folder), &ObjectRef::named(&case.ask).unwrap()).unwrap();
+        let Some(first) = explanation.causes.first() else {
+            wrong.push(format!("{}: no cause is named", folder.display()));
+            continue;
+        };
+        let says = [first.statement.as_str(), first.remedy.as_deref().unwrap_or_default()];
+        if first.object.to_string() != case.cause || !says.iter().any(|text| text.contains(&case.says)) {
+            let named = &first.object;
+            wrong.push(format!("{}: {named} is named first ({}), not {}", folder.display(), says[0], case.cause));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_is_said_of_clusters_that_are_stuck_stays_as_it_is() {
+    let mut wrong = Vec::new();
+    for folder in folders_with("case.yaml") {
+        let case: Case = read(&folder.join("case.yaml"));
+        let (cluster, object) = (cluster(&folder), ObjectRef::named(&case.ask).unwrap());
+        let (explanation, status) = (explain(&cluster, &object).unwrap(), overview(&cluster));
+        let mut said = vec![
+            ("why.txt", explanation.text(cluster.looked_at)),
+            ("why.json", json(&explanation)),
+            ("status.txt", status.text(cluster.looked_at)),
+            ("status.json", json(&status)),
+        ];
+        let (namespace, name) = (object.namespace.as_str(), object.name.as_str());
+        let guest = match object.kind.as_str() {
+            "TanzuKubernetesCluster" => cluster.tanzu.clusters.get(namespace, name).map(|own| of_tanzu(&cluster, own)),
+            "Cluster" => cluster.cluster_api.clusters.get(namespace, name).map(|own| of_guest(&cluster, own)),
+            _ => None,
+        };
+        if let Some(guest) = guest {
+            said.extend([("cluster.txt", guest.text()), ("cluster.json", json(&guest))]);
+        }
+        wrong.extend(said.iter().filter_map(|(file, text)| differs(&folder.join(file), text)));
+    }
+    assert_none(&wrong);
+}
+
+#[test]
+fn every_cluster_before_an_upgrade_is_told_its_true_trouble_first() {
+    let cases = folders_with("preflight.yaml");
+    assert!(cases.len() >= BEFORE, "{} cases", cases.len());
+    let mut wrong = Vec::new();
+    for folder in &cases {
+        let case: Before = read(&folder.join("preflight.yaml"));
+        let cluster = cluster(folder);
+        let intent = match case.asked.split_whitespace().collect::<Vec<_>>()[..] {
+            [] => Intent::anything(),
+            ["--to", version] => Intent::version(version),
+            [object] => Intent::named(&cluster, object).unwrap(),
+            _ => panic!("{}: {}", folder.display(), case.asked),
+        };
+        let report = examine(&cluster, &intent);
+        let first = report.findings.first().map(|finding| finding.code.to_owned());
+        if first != case.first {
+            wrong.push(format!("{}: {first:?} comes first, not {:?}", folder.display(), case.first));
+        }
+        wrong.extend(differs(&folder.join("preflight.json"), &json(&report)));
+    }
+    assert_none(&wrong);
+}

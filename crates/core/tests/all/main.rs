@@ -1,0 +1,4 @@
+//! Decisions and explanations over whole clusters.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test whose ground is missing has failed")]
+
+mod captured;
