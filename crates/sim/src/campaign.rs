@@ -40,6 +40,8 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 pub enum Part {
     /// The operator dies before and after every write that meets a state of its own.
     Crashes,
+    /// The operators of one run die before each write that meets a state of its own, those of another one after it.
+    CrashesThroughout,
     /// Every other fault at every kind of write that is this scenario's to try.
     Pairs,
     /// Two crashes, unless the second one meets a state in which it was tried before.
@@ -80,7 +82,8 @@ impl Surveyed {
                 break;
             }
             let schedules = self.schedules(*part, &singles);
-            let schedules: Vec<Schedule> = schedules.into_iter().step_by(self.campaign.every.max(1)).collect();
+            let every = if *part == Part::CrashesThroughout { 1 } else { self.campaign.every.max(1) };
+            let schedules: Vec<Schedule> = schedules.into_iter().step_by(every).collect();
             let outcomes = self.run_all(&schedules, progress)?;
             if *part == Part::Crashes {
                 singles = schedules.into_iter().zip(outcomes).collect();
@@ -95,6 +98,11 @@ impl Surveyed {
     fn schedules(&self, part: Part, singles: &[Single]) -> Vec<Schedule> {
         match part {
             Part::Crashes => self.crashes(),
+            Part::CrashesThroughout => {
+                let untried = &self.scenario().untried;
+                let both = [Fault::CrashesBefore, Fault::CrashesAfter].into_iter();
+                both.filter(|fault| !untried.contains(fault)).map(|fault| Schedule::one(1, fault)).collect()
+            }
             Part::Pairs => self.pairs.clone(),
             Part::DoubleCrashes => self.double_crashes(singles),
             Part::Random(count) => {

@@ -54,6 +54,10 @@ pub enum Fault {
     CrashBefore,
     /// The write is done; the operator dies before it hears of it.
     CrashAfter,
+    /// From here on every operator dies before a write that meets a state of the store in which none has died yet.
+    CrashesBefore,
+    /// From here on every operator dies after a write that meets a state of the store in which none has died yet.
+    CrashesAfter,
     /// The operator dies; the write lands when its successors have made this many writes.
     LandsAfter(usize),
     /// The operator dies; the write lands when the upgrade is over.
@@ -289,6 +293,8 @@ impl Fault {
             self,
             Fault::CrashBefore
                 | Fault::CrashAfter
+                | Fault::CrashesBefore
+                | Fault::CrashesAfter
                 | Fault::LandsAfter(_)
                 | Fault::LandsAtTheEnd
                 | Fault::ClockAhead
@@ -352,6 +358,8 @@ impl std::fmt::Display for Fault {
             Fault::Delete(name) => return write!(f, "somebody deletes {name}"),
             Fault::CrashBefore => "the operator dies before it is sent",
             Fault::CrashAfter => "the operator dies after it, and before it hears of it",
+            Fault::CrashesBefore => "from here on operators die before each write that meets a new state",
+            Fault::CrashesAfter => "from here on operators die after each write that meets a new state",
             Fault::LandsAtTheEnd => "the operator dies, and it lands when all is over",
             Fault::LostBefore => "it does not happen and is never answered",
             Fault::LostAfter => "it happens and is never answered",

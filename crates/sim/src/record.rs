@@ -193,9 +193,10 @@ impl Record {
         self.states.push(self.state);
     }
 
-    /// An operator is about to write.
-    pub fn note_write(&mut self, purpose: &str) {
+    /// An operator is about to write: for this purpose, in the state that is given back.
+    pub fn note_write(&mut self, purpose: &str) -> u64 {
         self.at_writes.push((self.state, purpose.to_owned()));
+        self.state
     }
 }
 

@@ -139,7 +139,7 @@ fn parts(args: &SimulateArgs, scenario: &Scenario) -> Vec<Part> {
         Some(count) => vec![Part::Random(count)],
         None => {
             let random = RANDOM.div_ceil(scenario.sampled.unwrap_or(1));
-            vec![Part::Crashes, Part::Pairs, Part::DoubleCrashes, Part::Random(random)]
+            vec![Part::Crashes, Part::CrashesThroughout, Part::Pairs, Part::DoubleCrashes, Part::Random(random)]
         }
     }
 }

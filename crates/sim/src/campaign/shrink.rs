@@ -45,7 +45,13 @@ fn smaller(schedule: &Schedule) -> Vec<Schedule> {
     for (index, incident) in schedule.faults.iter().enumerate() {
         let simpler = simpler(&incident.what).into_iter();
         all.extend(simpler.map(|what| replaced(index, Incident { what, at: incident.at.clone() })));
-        if let Moment::Write(write) = incident.at {
+        if let Moment::Write(write) = incident.at
+            && matches!(incident.what, Fault::CrashesBefore | Fault::CrashesAfter)
+        {
+            // Those that begin to die later die less often.
+            let later = [write * 2, write + 1].map(Moment::Write);
+            all.extend(later.map(|at| replaced(index, Incident { at, what: incident.what.clone() })));
+        } else if let Moment::Write(write) = incident.at {
             let earlier =
                 [write / 2, write.saturating_sub(1)].into_iter().filter(|earlier| (1..write).contains(earlier));
             all.extend(
@@ -63,6 +69,8 @@ fn simpler(fault: &Fault) -> Vec<Fault> {
         Fault::LandsAfter(count) if *count > 1 => {
             vec![Fault::CrashBefore, Fault::CrashAfter, Fault::LandsAfter(count / 2), Fault::LandsAfter(count - 1)]
         }
+        Fault::CrashesBefore => vec![Fault::CrashBefore],
+        Fault::CrashesAfter => vec![Fault::CrashAfter],
         Fault::ClockSetAhead => vec![Fault::CrashBefore, Fault::ClockAhead],
         Fault::ClockSetBack => vec![Fault::CrashBefore, Fault::ClockBehind],
         Fault::LandsAfter(_) | Fault::LandsAtTheEnd | Fault::ClockAhead | Fault::ClockBehind | Fault::StaleLists => {

@@ -3,7 +3,7 @@
 mod asked;
 mod body;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -84,6 +84,8 @@ struct Shared {
     /// What happens to the next write.
     next: Vec<Fault>,
     writes: usize,
+    /// How operators die at each write that meets a new state, where they do.
+    dying: Option<Dying>,
     /// How many writes were made for each purpose, to which object; for moments.
     purposes_met: BTreeMap<String, usize>,
     held: Vec<Held>,
@@ -102,6 +104,13 @@ struct Shared {
     decided: Decided,
     purposes: Tally,
     reasons: Tally,
+}
+
+/// Operators that die again and again.
+struct Dying {
+    fault: Fault,
+    /// The states in which one has died, and what it was about to write for.
+    met: BTreeSet<(u64, String)>,
 }
 
 /// Whether a server answers at this moment.
@@ -145,6 +154,7 @@ impl Gate {
             incidents,
             next: Vec::new(),
             writes: 0,
+            dying: None,
             purposes_met: BTreeMap::new(),
             held: Vec::new(),
             frozen: BTreeMap::new(),
@@ -369,6 +379,23 @@ impl Shared {
         }
     }
 
+    /// What becomes of an operator that is about to write in this state, where they die again and again.
+    fn dies_again(&mut self, faults: &mut Vec<Fault>, meeting: (u64, String)) {
+        let begins = faults.iter().position(|fault| matches!(fault, Fault::CrashesBefore | Fault::CrashesAfter));
+        if let Some(index) = begins {
+            let fault = match faults.remove(index) {
+                Fault::CrashesBefore => Fault::CrashBefore,
+                _ => Fault::CrashAfter,
+            };
+            self.dying = Some(Dying { fault, met: BTreeSet::new() });
+        }
+        if let Some(dying) = &mut self.dying
+            && dying.met.insert(meeting)
+        {
+            faults.push(dying.fault.clone());
+        }
+    }
+
     /// Counts one write; tells what happens to it, and the held writes that land before it.
     fn next_write(&mut self, asked: &Asked) -> (String, Vec<Fault>, Vec<Held>) {
         self.hear();
@@ -426,8 +453,9 @@ impl Exchange<'_> {
         if gate.is_open {
             return self.answer().await;
         }
-        let (purpose, faults, due) = gate.shared().next_write(&self.asked);
-        gate.record().note_write(&purpose);
+        let (purpose, mut faults, due) = gate.shared().next_write(&self.asked);
+        let state = gate.record().note_write(&purpose);
+        gate.shared().dies_again(&mut faults, (state, purpose.clone()));
         for held in due {
             gate.land(held).await;
         }

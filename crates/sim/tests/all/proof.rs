@@ -58,6 +58,18 @@ fn a_crash_at_any_write_costs_time_and_nothing_else() {
 }
 
 #[test]
+fn operators_that_die_at_every_write_bring_it_to_its_end() {
+    let report = Campaign::new(scenario(), 1).run(&[Part::CrashesThroughout], &|_, _| ()).unwrap();
+    assert_no_failures(&report);
+    assert_eq!(report.schedules, 3, "one without faults, one that dies before each write, one after each");
+    for fault in [Fault::CrashesBefore, Fault::CrashesAfter] {
+        let outcome = run(&scenario(), &Terms::of(Schedule::one(1, fault), 1)).unwrap();
+        let deaths = outcome.trace().iter().filter(|line| line.contains("the operator dies")).count();
+        assert!(deaths > report.fresh / 2, "{deaths} operators died, at {} writes that meet new states", report.fresh);
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
     let faults = Schedule::one(10, Fault::CrashAfter);
     let trace = |seed| run(&scenario(), &Terms::of(faults.clone(), seed)).unwrap().trace();

@@ -38,7 +38,7 @@ fn each_file_is_built_in_under_its_own_name_and_says_what_it_shows() {
     assert_eq!(names, files);
 }
 
-/// `UPDATE=1 cargo test -p drover-sim --test scenarios` writes it anew.
+/// `UPDATE=1 cargo test -p drover-sim --test all scenarios` writes it anew.
 #[test]
 fn the_schema_is_that_of_the_types() {
     let path = folder().join("schema.json");
@@ -49,7 +49,7 @@ fn the_schema_is_that_of_the_types() {
     let checked_in = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         checked_in == schema,
-        "{} is out of date: UPDATE=1 cargo test -p drover-sim --test scenarios",
+        "{} is out of date: UPDATE=1 cargo test -p drover-sim --test all scenarios",
         path.display()
     );
 }
