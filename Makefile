@@ -54,8 +54,8 @@ sim: ## Every scenario: crashes at every write, every fault at every kind of wri
 sabotage: ## Search for every planted bug that does not show any more where it did (crates/sim/tests/sabotage.txt)
 	UPDATE=1 cargo test --locked --package drover-sim --test all every_planted_bug_is_found -- --nocapture
 
-mutants: ## Change core in small ways and look whether its tests notice (needs cargo-mutants); SHARD=0/8 for an eighth
-	cargo mutants --package drover-core --baseline skip --timeout 120 --shard $(or $(SHARD),0/1)
+mutants: ## Change core in small ways and look whether its tests notice (needs cargo-mutants); SHARD=0/64 for every 64th change
+	cargo mutants --package drover-core --profile mutants --baseline skip --timeout 60 --sharding round-robin --shard $(or $(SHARD),0/1)
 
 # libFuzzer needs counters in the code, and no sanitizer: a stable compiler can do that.
 FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)
