@@ -30,10 +30,10 @@ test: ## Everything that needs no other server
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked
 
-# The image that real nodes run is not optimised across crates for the tests: that alone takes a core more than ten minutes.
-test-real: export CARGO_PROFILE_RELEASE_LTO = off
-test-real: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS = 16
-test-real: ## Build and start a real control plane and real nodes (as root), and run the rest against them
+# The program that campaigns and real nodes run is not optimised across crates: that alone takes a core more than ten minutes.
+sim test-real: export CARGO_PROFILE_RELEASE_LTO = off
+sim test-real: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS = 16
+test-real: sim ## Every fault in the simulation, then a real control plane and real nodes (as root), and the rest against them
 	@./scripts/need cargo cc go real-nodes
 	cargo run --locked --quiet --bin drover-lab -- build
 	cargo test --workspace --locked --tests -- --ignored --test-threads=1
@@ -46,10 +46,9 @@ diff-fuzz: ## Generate requests, play them to both sides: make diff-fuzz SEED=7 
 	@./scripts/need cargo cc go
 	cargo run --locked --quiet --bin drover-difference -- fuzz --seed $(or $(SEED),1) --count $(or $(COUNT),5000)
 
-# As the tests build it: what simulates is optimised there, too, and need not be built again.
-sim: ## Every scenario: crashes at every write, every fault at every kind of write, two crashes, random schedules; Harvester's are sampled
+sim: ## Every scenario: crashes at every write, every fault at every kind of write, two crashes, random schedules
 	@./scripts/need cargo cc
-	cargo run --locked --quiet --bin drover -- simulate
+	program=$$(cargo run --locked --quiet --bin drover-image -- --program) && time "$$program" simulate
 
 sabotage: ## Search for every planted bug that does not show any more where it did (crates/sim/tests/sabotage.txt)
 	UPDATE=1 cargo test --locked --package drover-sim --test all every_planted_bug_is_found -- --nocapture

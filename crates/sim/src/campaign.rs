@@ -44,8 +44,8 @@ pub enum Part {
     CrashesThroughout,
     /// Every other fault at every kind of write that is this scenario's to try.
     Pairs,
-    /// Two crashes, unless the second one meets a state in which it was tried before.
-    DoubleCrashes,
+    /// Two crashes, unless the second one meets a state in which it was tried before; of these every n-th.
+    DoubleCrashes { every: usize },
     /// So many random schedules with one to three faults each.
     Random(usize),
 }
@@ -65,7 +65,17 @@ impl Campaign {
     }
 
     fn terms(&self, schedule: Schedule, calm: Option<&Calm>) -> Terms {
-        Terms { schedule, seed: self.seed, calm: calm.map(|calm| calm.time), sabotage: self.sabotage }
+        Terms { schedule, seed: self.seed, calm: calm.map(|calm| calm.time), sabotage: self.sabotage, untold: true }
+    }
+
+    /// A run that breaks something is run again, to be told.
+    fn play(&self, schedule: &Schedule, calm: Option<&Calm>) -> Result<Outcome, std::io::Error> {
+        let terms = self.terms(schedule.clone(), calm);
+        let outcome = run(&self.scenario, &terms)?;
+        if outcome.violations.is_empty() {
+            return Ok(outcome);
+        }
+        run(&self.scenario, &Terms { untold: false, ..terms })
     }
 }
 
@@ -104,7 +114,7 @@ impl Surveyed {
                 both.filter(|fault| !untried.contains(fault)).map(|fault| Schedule::one(1, fault)).collect()
             }
             Part::Pairs => self.pairs.clone(),
-            Part::DoubleCrashes => self.double_crashes(singles),
+            Part::DoubleCrashes { every } => self.double_crashes(singles, every),
             Part::Random(count) => {
                 let mut dice = Dice::new(self.campaign.seed, Fault::at_every_write(self.scenario()));
                 (0..count).map(|_| dice.schedule(self.calm.writes)).collect()
@@ -124,7 +134,7 @@ impl Surveyed {
 
     /// A second crash at each write after the first. If it meets a state and a purpose in which a crash was tried
     /// before, nothing new can come of it: what is left to happen is the same.
-    fn double_crashes(&self, singles: &[Single]) -> Vec<Schedule> {
+    fn double_crashes(&self, singles: &[Single], every: usize) -> Vec<Schedule> {
         let mut met = BTreeSet::new();
         let mut schedules = Vec::new();
         for (first, at_writes) in singles {
@@ -142,7 +152,7 @@ impl Surveyed {
                 }
             }
         }
-        schedules.into_iter().step_by(self.sampled()).collect()
+        schedules.into_iter().step_by(self.sampled().max(every)).collect()
     }
 
     /// Each run has a runtime of its own, so that no run knows of another. Gives back the states that the writes of each
@@ -153,7 +163,7 @@ impl Surveyed {
         let shared = Mutex::new((&mut self.report, vec![Vec::new(); schedules.len()]));
         on_all_cores(schedules.len(), |index| {
             let schedule = &schedules[index];
-            let mut outcome = run(&campaign.scenario, &campaign.terms(schedule.clone(), Some(calm)))?;
+            let mut outcome = campaign.play(schedule, Some(calm))?;
             let enough = campaign.first_only && !outcome.violations.is_empty();
             let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
             shared.1[index] = std::mem::take(&mut outcome.at_writes);
@@ -170,7 +180,7 @@ impl Surveyed {
         let Some(first) = self.report.failures.first_mut() else { return Ok(()) };
         let (campaign, calm) = (&self.campaign, &self.calm);
         let fails = |schedule: &Schedule| -> Result<Option<Outcome>, std::io::Error> {
-            let outcome = run(&campaign.scenario, &campaign.terms(schedule.clone(), Some(calm)))?;
+            let outcome = campaign.play(schedule, Some(calm))?;
             Ok(Some(outcome).filter(|outcome| !outcome.violations.is_empty()))
         };
         if let Some((schedule, outcome)) = shrink::shrink(&first.schedule, fails)? {

@@ -39,6 +39,8 @@ pub struct Record {
     pub violations: Vec<Violation>,
     /// The store just before the first violation.
     pub before: Option<Value>,
+    /// What happens is kept, and the store, for the story of a violation.
+    tells: bool,
     /// All objects as they are stored.
     stored: BTreeMap<(String, String, String), Bytes>,
     meanings: BTreeMap<(String, String, String), u64>,
@@ -61,6 +63,7 @@ impl Record {
         leave: Leave,
         awaited: Vec<(Pattern, Fault)>,
         met: UnboundedSender<Fault>,
+        tells: bool,
     ) -> Self {
         Record {
             started,
@@ -71,6 +74,7 @@ impl Record {
             story: Story::default(),
             violations: Vec::new(),
             before: None,
+            tells,
             stored: BTreeMap::new(),
             meanings: BTreeMap::new(),
             state: 0,
@@ -84,14 +88,9 @@ impl Record {
     }
 
     pub fn see(&mut self, commit: &Commit<'_>) {
-        self.story.commit(commit);
         self.commits += 1;
         let (kind, namespace, name) = (commit.resource.kind.as_str(), commit.namespace, commit.name);
-        let key = (kind.to_owned(), namespace.to_owned(), name.to_owned());
-        let stored_before = match commit.after {
-            Some(after) => self.stored.insert(key.clone(), after.clone()),
-            None => self.stored.remove(&key),
-        };
+        let stored_before = self.keep(commit);
         if kind == "Lease" {
             return;
         }
@@ -100,6 +99,7 @@ impl Record {
             return;
         }
         let after = commit.after.and_then(|json| serde_json::from_slice::<Value>(json).ok());
+        let key = (kind.to_owned(), namespace.to_owned(), name.to_owned());
         // What was told is no part of the state.
         if kind != "Event" {
             self.count_state(&key, after.as_ref());
@@ -116,7 +116,7 @@ impl Record {
             let _ = self.met.send(fault);
         }
         let violations = self.checker.take_violations();
-        if !violations.is_empty() && self.before.is_none() {
+        if !violations.is_empty() && self.before.is_none() && self.tells {
             self.before = Some(self.saved(&key, stored_before));
         }
         for sentence in violations {
@@ -124,9 +124,24 @@ impl Record {
         }
     }
 
+    /// For the story; gives back the object as it was.
+    fn keep(&mut self, commit: &Commit<'_>) -> Option<Bytes> {
+        if !self.tells {
+            return None;
+        }
+        self.story.commit(commit);
+        let key = (commit.resource.kind.clone(), commit.namespace.to_owned(), commit.name.to_owned());
+        match commit.after {
+            Some(after) => self.stored.insert(key, after.clone()),
+            None => self.stored.remove(&key),
+        }
+    }
+
     /// The same of the guest cluster.
     pub fn see_guest(&mut self, commit: &Commit<'_>) {
-        self.story.commit(commit);
+        if self.tells {
+            self.story.commit(commit);
+        }
         self.commits += 1;
         self.changes += 1;
         let (kind, namespace, name) = (commit.resource.kind.as_str(), commit.namespace, commit.name);
@@ -161,7 +176,7 @@ impl Record {
 
     /// Keeps the store as it is, unless an earlier violation did.
     pub fn save_now(&mut self) {
-        if self.before.is_none() {
+        if self.before.is_none() && self.tells {
             self.before = Some(list(self.stored.values()));
         }
     }
@@ -207,7 +222,7 @@ fn list<'a>(objects: impl Iterator<Item = &'a Bytes>) -> Value {
 
 /// Pods that belong to no Job and stay are many, and no upgrade looks at them one by one.
 fn is_of_no_interest(kind: &str, json: Option<&Bytes>) -> bool {
-    let holds = |json: &Bytes, word: &str| json.windows(word.len()).any(|window| window == word.as_bytes());
+    let holds = |json: &Bytes, word: &str| memchr::memmem::find(json, word.as_bytes()).is_some();
     let is_of_interest =
         |json: &Bytes| holds(json, "batch.kubernetes.io/job-name") || holds(json, "\"deletionTimestamp\":\"");
     kind == "Pod" && json.is_some_and(|json| !is_of_interest(json))

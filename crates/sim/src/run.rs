@@ -92,6 +92,9 @@ pub struct Terms {
     pub calm: Option<Duration>,
     /// A planted bug.
     pub sabotage: Option<Sabotage>,
+    /// Nothing is kept to be told later: neither what happened nor the store. Whoever wants to know runs it again, and the same
+    /// happens.
+    pub untold: bool,
 }
 
 impl Terms {
@@ -154,7 +157,7 @@ impl Stage {
             Moment::Once(pattern) => Some((pattern.clone(), incident.what.clone())),
             _ => None,
         });
-        let record = Arc::new(Mutex::new(Record::new(scenario, started, leave, awaited.collect(), met)));
+        let record = Arc::new(Mutex::new(Record::new(scenario, started, leave, awaited.collect(), met, !terms.untold)));
         let observer = record.clone();
         server.observe(Box::new(move |commit| lock(&observer).see(commit)));
         let guest = scenario.guest_server(Options {

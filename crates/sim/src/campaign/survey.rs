@@ -13,7 +13,7 @@ use super::Campaign;
 use super::cores::on_all_cores;
 use super::report::CampaignReport;
 use crate::faults::{Fault, Schedule};
-use crate::run::{Outcome, run};
+use crate::run::Outcome;
 
 /// The run without faults, that all others are measured by.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ pub fn survey(campaigns: Vec<Campaign>) -> Result<Vec<Surveyed>, std::io::Error>
     let outcomes = Mutex::new(Vec::new());
     on_all_cores(campaigns.len(), |index| {
         let campaign = &campaigns[index];
-        let outcome = run(&campaign.scenario, &campaign.terms(Schedule::default(), None))?;
+        let outcome = campaign.play(&Schedule::default(), None)?;
         outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((index, outcome));
         Ok::<_, std::io::Error>(ControlFlow::Continue(()))
     })?;

@@ -40,7 +40,7 @@ const EVERY: usize = 61;
 fn one_in_sixty_one_of_all_schedules_costs_time_and_nothing_else() {
     let scenarios = drover_sim::scenario::built_in().unwrap().into_iter();
     let campaigns = scenarios.map(|scenario| Campaign { every: EVERY, ..Campaign::new(scenario, 1) });
-    let parts = [Part::Crashes, Part::Pairs, Part::DoubleCrashes, Part::Random(EVERY)];
+    let parts = [Part::Crashes, Part::Pairs, Part::DoubleCrashes { every: 1 }, Part::Random(EVERY)];
     let mut all = CampaignReport::default();
     for surveyed in survey(campaigns.collect()).unwrap() {
         all.absorb(surveyed.run(&parts, &|_, _| ()).unwrap());
