@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
+use super::etcd::Authority;
 use crate::api::{Api, ApiError};
 use crate::follow::{self, Listener, follow};
 
@@ -127,8 +128,16 @@ impl Books {
     }
 
     pub fn kubeconfig(&self, name: &str) -> Option<String> {
+        self.secret(name, secrets::VALUE)
+    }
+
+    pub fn authority(&self, name: &str) -> Option<Authority> {
+        Some(Authority::new(self.secret(name, secrets::CERTIFICATE)?, self.secret(name, secrets::KEY)?))
+    }
+
+    fn secret(&self, name: &str, key: &str) -> Option<String> {
         let secret = self.seen.get(Collection::Secrets, name)?;
-        let bytes = STANDARD.decode(secret["data"][secrets::VALUE].as_str()?).ok()?;
+        let bytes = STANDARD.decode(secret["data"][key].as_str()?).ok()?;
         String::from_utf8(bytes).ok()
     }
 
