@@ -108,7 +108,7 @@ pub enum UpdateError {
     #[error("cannot ask for the versions of cluster.x-k8s.io: {0}")]
     Discovery(ApiError),
     #[error(
-        "the management cluster has no version of cluster.x-k8s.io that is spoken here (v1alpha2, v1beta1); it has: {0}"
+        "the management cluster has no version of cluster.x-k8s.io that is spoken here (v1alpha2, v1beta1, v1beta2); it has: {0}"
     )]
     NoClusterApi(String),
     #[error("cannot read {what}: {cause}")]
