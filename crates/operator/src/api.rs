@@ -14,6 +14,7 @@ use kube::Client;
 use kube::client::Body;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// No request of ours takes longer, but a watch.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -251,22 +252,47 @@ impl Lines {
     /// The next line; none when the server has ended the watch.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
-            if let Some(end) = memchr::memchr(b'\n', &self.rest[self.searched..]) {
-                let line = self.rest.split_to(self.searched + end).freeze();
-                self.searched = 0;
-                self.rest.advance(1);
-                if !line.is_empty() {
-                    return Ok(Some(line));
-                }
-                continue;
+            if let Some(line) = self.take() {
+                return Ok(Some(line));
             }
-            self.searched = self.rest.len();
             match self.body.next().await {
                 Some(Ok(chunk)) => self.rest.extend_from_slice(&chunk),
                 Some(Err(error)) => return Err(ApiError::Unreachable(innermost(&error))),
                 None => return Ok(None),
             }
         }
+    }
+
+    /// The next line of what is there, if it is whole.
+    fn take(&mut self) -> Option<Bytes> {
+        loop {
+            // Only at the start: what is searched already was not written so.
+            if self.searched == 0 && self.rest.starts_with(b"{\n") {
+                return self.take_indented();
+            }
+            let Some(end) = memchr::memchr(b'\n', &self.rest[self.searched..]) else {
+                self.searched = self.rest.len();
+                // The one byte does not tell yet.
+                if self.rest[..] == *b"{" {
+                    self.searched = 0;
+                }
+                return None;
+            };
+            let line = self.rest.split_to(self.searched + end).freeze();
+            self.searched = 0;
+            self.rest.advance(1);
+            if !line.is_empty() {
+                return Some(line);
+            }
+        }
+    }
+
+    /// Some servers (that of Cluster API's in-memory provider) write what people can read, over many lines, and nothing between two events.
+    fn take_indented(&mut self) -> Option<Bytes> {
+        let mut documents = serde_json::Deserializer::from_slice(&self.rest).into_iter::<&RawValue>();
+        documents.next()?.ok()?;
+        let end = documents.byte_offset();
+        Some(self.rest.split_to(end).freeze())
     }
 }
 
@@ -322,4 +348,38 @@ pub fn escaped(token: &str) -> String {
         .bytes()
         .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read of these pieces, one arriving after the other.
+    fn read(pieces: &[&str]) -> Vec<String> {
+        let mut lines = Lines { body: futures::stream::empty().boxed(), rest: BytesMut::new(), searched: 0 };
+        let mut read = Vec::new();
+        for piece in pieces {
+            lines.rest.extend_from_slice(piece.as_bytes());
+            while let Some(line) = lines.take() {
+                read.push(String::from_utf8_lossy(&line).into_owned());
+            }
+        }
+        read
+    }
+
+    #[test]
+    fn events_are_told_line_by_line() {
+        assert_eq!(read(&["{\"a\":1}\n\n{\"b\"", ":2}\n{\"c\":3}"]), ["{\"a\":1}", "{\"b\":2}"]);
+        assert_eq!(read(&["{", "\"a\":1}", "\n"]), ["{\"a\":1}"]);
+    }
+
+    #[test]
+    fn events_over_many_lines_with_nothing_between_them_are_told_apart() {
+        let (one, other) = ("{\n \"type\": \"ADDED\",\n \"object\": {}\n}", "{\n \"type\": \"}{\"\n}");
+        assert_eq!(read(&[&format!("{one}{other}")]), [one, other]);
+        let whole = format!("{one}{other}\n{one}");
+        let bytes: Vec<String> = whole.chars().map(String::from).collect();
+        let bytes: Vec<&str> = bytes.iter().map(String::as_str).collect();
+        assert_eq!(read(&bytes), [one, other, one]);
+    }
 }

@@ -8,7 +8,7 @@ use drover_corral::apiserver::{ApiServer, Direct};
 use drover_corral::world::annotations::{AWAY, MEMBER_REMOVAL, REFUSED, WORKLOAD_API};
 use drover_corral::world::guest::etcd::{Members, NAME, NAMESPACE};
 use drover_corral::world::guest::is_reachable;
-use drover_operator::guest::{Etcd, Guest, Guests};
+use drover_operator::guest::{Etcd, Guest, Guests, Keys};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
@@ -26,7 +26,7 @@ pub struct SimulatedGuests {
 }
 
 impl Guests for SimulatedGuests {
-    fn reach(&self, _: String) -> BoxFuture<'static, Result<Guest, String>> {
+    fn reach(&self, _: Keys) -> BoxFuture<'static, Result<Guest, String>> {
         let etcd = Arc::new(SimulatedEtcd(self.clone()));
         let client = self.client();
         Box::pin(async move { Ok(Guest { client, etcd }) })

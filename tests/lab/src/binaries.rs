@@ -30,6 +30,13 @@ impl Binaries {
         Self::of(&MODULES)
     }
 
+    /// The same for etcd alone, in the place where the others are, too.
+    pub(crate) fn ensure_etcd() -> Result<Self> {
+        let shop = Workshop { dir: cache_of(&MODULES)?, modules: &MODULES[..1], go: OsStr::new("go") };
+        shop.build_missing()?;
+        Ok(Self { dir: shop.bin() })
+    }
+
     /// The same for the kubelets of real nodes.
     pub fn ensure_kubelets() -> Result<Self> {
         Self::of(&KUBELETS)

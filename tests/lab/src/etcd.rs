@@ -14,7 +14,7 @@ pub(crate) fn compact(port: u16) -> Result<()> {
     ask(port, "compact", "/v3/kv/compaction", &json!({ "revision": revision, "physical": true })).map(drop)
 }
 
-fn ask(port: u16, act: &'static str, path: &str, body: &Value) -> Result<Value> {
+pub(crate) fn ask(port: u16, act: &'static str, path: &str, body: &Value) -> Result<Value> {
     let failed = |cause: String| Error::Etcd { act, cause };
     let exchange = || {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;

@@ -3,7 +3,7 @@
 //!
 //! [`Binaries::ensure`] builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and KWOK once,
 //! into a cache outside the checkout. [`Lab::up`] starts them on loopback; dropping the [`Lab`] ends them, and so
-//! does the death of the process that owns it.
+//! does the death of the process that owns it. [`Members`] are those of an etcd alone.
 #![allow(
     clippy::disallowed_methods,
     reason = "the lab waits for processes of this machine, which know no clock but the wall's"
@@ -20,6 +20,7 @@ pub mod images;
 mod kubectl;
 mod kwok;
 mod lab;
+mod members;
 mod network;
 pub mod nodes;
 mod pins;
@@ -38,6 +39,7 @@ pub use binaries::{Binaries, Clients};
 pub use controllers::Controllers;
 pub use error::{Error, Result};
 pub use lab::{Lab, LabOptions};
+pub use members::Members;
 pub use protobuf::write_table;
 pub use record::record;
 pub use traffic::{Tally, Traffic};

@@ -12,8 +12,7 @@ use clap::Args;
 use drover_clock::Clock;
 use drover_core::guest::tanzu::Settings as GuestSettings;
 use drover_core::harvester::Settings;
-use drover_operator::guest::etcdctl::RealGuests;
-use drover_operator::guest::{Clusters, ClustersOptions};
+use drover_operator::guest::{Clusters, ClustersOptions, RealGuests};
 use drover_operator::harvester::{HarvesterOptions, HttpRepositories};
 use drover_operator::{
     Connection, ElectionOptions, HttpChannels, Operator, OperatorOptions, Place, Planner, PlannerOptions, WatchOptions,

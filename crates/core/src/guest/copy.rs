@@ -155,7 +155,7 @@ fn joining(view: &View<'_>, spec: &Value) -> Value {
     if !first.is_null() {
         spec["joinConfiguration"]["nodeRegistration"] = first;
     }
-    spec["joinConfiguration"]["discovery"]["bootstrapToken"] = view.dialect.empty_token();
+    view.dialect.renew_token(&mut spec["joinConfiguration"]);
     if let Some(spec) = spec.as_object_mut() {
         spec.remove("initConfiguration");
     }

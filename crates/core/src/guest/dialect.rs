@@ -10,12 +10,13 @@ use super::order::Version;
 pub enum Dialect {
     V1alpha2,
     V1beta1,
+    V1beta2,
 }
 
 impl Dialect {
     /// The newest of those that a server has; none if it has none that is spoken here.
     pub fn of(versions: &[String]) -> Option<Self> {
-        [Dialect::V1beta1, Dialect::V1alpha2]
+        [Dialect::V1beta2, Dialect::V1beta1, Dialect::V1alpha2]
             .into_iter()
             .find(|one| versions.iter().any(|version| version == one.version()))
     }
@@ -24,6 +25,7 @@ impl Dialect {
         match self {
             Dialect::V1alpha2 => "v1alpha2",
             Dialect::V1beta1 => "v1beta1",
+            Dialect::V1beta2 => "v1beta2",
         }
     }
 
@@ -40,7 +42,7 @@ impl Dialect {
     pub fn machine_version(self, version: &Version) -> String {
         match self {
             Dialect::V1alpha2 => version.to_string(),
-            Dialect::V1beta1 => format!("v{version}"),
+            Dialect::V1beta1 | Dialect::V1beta2 => format!("v{version}"),
         }
     }
 
@@ -48,7 +50,7 @@ impl Dialect {
     pub fn clear_bootstrap_data(self, bootstrap: &mut Value) {
         let field = match self {
             Dialect::V1alpha2 => "data",
-            Dialect::V1beta1 => "dataSecretName",
+            Dialect::V1beta1 | Dialect::V1beta2 => "dataSecretName",
         };
         if let Some(fields) = bootstrap.as_object_mut() {
             fields.remove(field);
@@ -59,9 +61,11 @@ impl Dialect {
     pub fn failure(self, status: &Value) -> Option<String> {
         let (reason, message) = match self {
             Dialect::V1alpha2 => ("errorReason", "errorMessage"),
-            Dialect::V1beta1 => ("failureReason", "failureMessage"),
+            Dialect::V1beta1 | Dialect::V1beta2 => ("failureReason", "failureMessage"),
         };
-        let said: Vec<&str> = [&status[reason], &status[message]].into_iter().filter_map(Value::as_str).collect();
+        // What is no longer meant to be said has a place of its own.
+        let said = if self == Dialect::V1beta2 { &status["deprecated"]["v1beta1"] } else { status };
+        let said: Vec<&str> = [&said[reason], &said[message]].into_iter().filter_map(Value::as_str).collect();
         let failed = status["phase"].as_str().is_some_and(|phase| phase.eq_ignore_ascii_case("failed"));
         match said.as_slice() {
             [] if failed => Some("it gives no reason".to_owned()),
@@ -70,8 +74,70 @@ impl Dialect {
         }
     }
 
-    /// As kubeadm of the time has a token that is to be made anew.
-    pub fn empty_token(self) -> Value {
-        json!({})
+    /// A machine that joins gets a token of its own. One that is empty asks for it, where that may be written at all.
+    pub fn renew_token(self, joining: &mut Value) {
+        if self != Dialect::V1beta2 {
+            joining["discovery"]["bootstrapToken"] = json!({});
+            return;
+        }
+        let Some(discovery) = joining.get_mut("discovery").and_then(Value::as_object_mut) else { return };
+        discovery.remove("bootstrapToken");
+        if discovery.is_empty()
+            && let Some(joining) = joining.as_object_mut()
+        {
+            joining.remove("discovery");
+        }
+    }
+}
+
+/// Whether a reference leads to a kind of this group: newer versions name no version there.
+pub fn is_of_group(reference: &Value, group: &str) -> bool {
+    let (version, plain) = (reference["apiVersion"].as_str(), reference["apiGroup"].as_str());
+    plain == Some(group) || version.and_then(|version| version.split('/').next()) == Some(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_version_that_a_server_has_is_spoken() {
+        let of = |versions: &[&str]| Dialect::of(&versions.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
+        assert_eq!(of(&["v1beta1", "v1beta2"]), Some(Dialect::V1beta2));
+        assert_eq!(of(&["v1beta1", "v1alpha3"]), Some(Dialect::V1beta1));
+        assert_eq!(of(&["v1alpha2"]), Some(Dialect::V1alpha2));
+        assert_eq!(of(&["v1alpha3"]), None);
+    }
+
+    #[test]
+    fn what_has_failed_is_read_where_each_version_says_it() {
+        let plain = json!({ "failureReason": "CreateError", "failureMessage": "no room" });
+        let newer = json!({ "deprecated": { "v1beta1": plain } });
+        assert_eq!(Dialect::V1beta1.failure(&plain).unwrap(), "CreateError: no room");
+        assert_eq!(Dialect::V1beta2.failure(&newer).unwrap(), "CreateError: no room");
+        assert_eq!(Dialect::V1beta1.failure(&newer), None);
+        assert_eq!(Dialect::V1beta2.failure(&json!({ "phase": "Failed" })).unwrap(), "it gives no reason");
+    }
+
+    #[test]
+    fn a_token_is_asked_for_as_each_version_lets_one() {
+        let old = json!({ "discovery": { "bootstrapToken": { "token": "used" } }, "controlPlane": {} });
+        let mut older = old.clone();
+        Dialect::V1beta1.renew_token(&mut older);
+        assert_eq!(older["discovery"], json!({ "bootstrapToken": {} }));
+        let mut newer = old.clone();
+        Dialect::V1beta2.renew_token(&mut newer);
+        assert_eq!(newer, json!({ "controlPlane": {} }), "an empty one is refused");
+        let mut none = json!({ "controlPlane": {} });
+        Dialect::V1beta2.renew_token(&mut none);
+        assert_eq!(none, json!({ "controlPlane": {} }));
+    }
+
+    #[test]
+    fn references_lead_to_a_group_with_a_version_or_without() {
+        let group = "bootstrap.cluster.x-k8s.io";
+        assert!(is_of_group(&json!({ "apiVersion": "bootstrap.cluster.x-k8s.io/v1beta1" }), group));
+        assert!(is_of_group(&json!({ "apiGroup": "bootstrap.cluster.x-k8s.io" }), group));
+        assert!(!is_of_group(&json!({ "apiVersion": "bootstrap.cluster.x-k8s.io.example/v1" }), group));
     }
 }

@@ -13,7 +13,8 @@ use crate::decision::Act;
 
 /// The parts of a control plane, each a static pod.
 const COMPONENTS: [&str; 4] = ["etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"];
-const POD_CONDITIONS: [&str; 4] = ["PodScheduled", "Initialized", "Ready", "ContainersReady"];
+/// What a pod goes through before it is Ready.
+const STEPS: [&str; 3] = ["PodScheduled", "Initialized", "ContainersReady"];
 /// Both labels that kubeadm has had for a Node of the control plane.
 const ROLES: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
@@ -100,18 +101,31 @@ fn look<'a>(view: &View<'a>, machine: &Machine<'a>) -> Flow<()> {
 fn why_not<'a>(view: &View<'a>, machine: &Machine<'a>) -> String {
     let config = view.config_of(machine).map(|config| &config["status"]);
     let infrastructure = view.infrastructure_of(machine).map(|one| &one["status"]);
-    let said = [config.map(|status| &status["errorMessage"]), infrastructure.map(|status| &status["failureMessage"])];
-    let said: Vec<&str> = said.into_iter().flatten().filter_map(Value::as_str).collect();
-    match (said.as_slice(), config.is_some_and(|status| status["ready"] == true)) {
+    let said: Vec<&str> = [config, infrastructure].into_iter().flatten().filter_map(complaint).collect();
+    let is_made = |status: &Value| status["ready"] == true || status["initialization"]["dataSecretCreated"] == true;
+    match (said.as_slice(), config.is_some_and(is_made)) {
         ([], false) => ": its bootstrap data is not made yet".to_owned(),
         ([], true) => String::new(),
         (said, _) => format!(": {}", said.join("; ")),
     }
 }
 
+/// Why something has failed, or else why it is not Ready, in the words of whichever version of Cluster API. One that waits for another may
+/// give nothing but a reason, which is no news.
+fn complaint(status: &Value) -> Option<&str> {
+    let failures = ["errorMessage", "failureMessage"].into_iter().filter_map(|field| status[field].as_str());
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let unready = conditions.filter(|one| one["type"] == "Ready" && one["status"] == "False");
+    failures.chain(unready.filter_map(|one| one["message"].as_str())).find(|text| !text.is_empty())
+}
+
+/// Ready says all; the others come before it, and not everybody writes them down. One that is there must not say otherwise.
 fn is_well(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let mut steps = conditions.filter(|one| one["type"].as_str().is_some_and(|kind| STEPS.contains(&kind)));
     pod["metadata"]["deletionTimestamp"].is_null()
-        && POD_CONDITIONS.iter().all(|condition| has_condition(pod, condition))
+        && has_condition(pod, "Ready")
+        && steps.all(|condition| condition["status"] == "True")
 }
 
 fn has_condition(object: &Value, kind: &str) -> bool {

@@ -37,6 +37,12 @@ pub enum Refusal {
         "the control plane of {cluster} is a {kind}, and only those of kubeadm, and clusters of a class, can be started here"
     )]
     Provider { cluster: String, kind: String },
+    #[error(
+        "the machines of the control plane of {cluster} belong to nobody who would replace them: drover control-plane-upgrade \
+         --cluster-namespace {namespace} --cluster-name {name} --kubernetes-version {to} --upgrade-id ID does; the workers are raised by \
+         this command then"
+    )]
+    NobodysMachines { cluster: String, namespace: String, name: String, to: String },
     #[error("{cluster} is paused, and nothing would happen: drover upgrade resume {name}")]
     Paused { cluster: String, name: String },
     #[error("{to} is lower than {runs}, which {what} is of: a control plane cannot go back")]
@@ -109,7 +115,8 @@ pub fn start(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Ref
         return Err(Refusal::Paused { cluster: words(own), name });
     }
     let plane = api.control_plane_of(own).filter(|_| own.spec.control_plane_ref.kind == KubeadmControlPlane::KIND);
-    if plane.is_none() && own.spec.topology.is_none() {
+    let is_nobodys = own.spec.control_plane_ref.kind.is_empty() && own.spec.topology.is_none();
+    if plane.is_none() && own.spec.topology.is_none() && !is_nobodys {
         let kind = own.spec.control_plane_ref.kind.clone();
         return Err(Refusal::Provider { cluster: words(own), kind });
     }
@@ -128,14 +135,18 @@ pub fn start(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Ref
     if let Some(plane) = plane.filter(|plane| is_behind(&plane.spec.version)) {
         return Ok(vec![lever(plane, json!({ "version": to }))]);
     }
+    let is_left = members.is_empty() || members.iter().any(|machine| is_behind(&machine.spec.version));
+    if is_nobodys && is_left {
+        let (namespace, name) = (namespace.clone(), name.clone());
+        return Err(Refusal::NobodysMachines { cluster: words(own), namespace, name, to });
+    }
     let behind: Vec<&MachineDeployment> =
         deployments.into_iter().filter(|one| is_behind(&one.spec.template.spec.version)).collect();
     if behind.is_empty() {
         return Err(Refusal::Nothing(words(own), to));
     }
     let Pool { wanted, updated, .. } = Progress::of_cluster(cluster, own).control_plane;
-    let is_left = members.iter().any(|machine| is_behind(&machine.spec.version));
-    if updated < wanted || is_left || members.is_empty() {
+    if (updated < wanted && !is_nobodys) || is_left {
         return Err(Refusal::ControlPlaneFirst { to, updated, wanted });
     }
     let raise = json!({ "template": { "spec": { "version": to } } });

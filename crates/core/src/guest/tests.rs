@@ -15,6 +15,7 @@ const CERTIFICATE: &str = include_str!("tests/ca.crt");
 
 struct Scene {
     order: Order,
+    dialect: Dialect,
     seen: Seen,
     members: Vec<Member>,
     drained: BTreeSet<String>,
@@ -43,6 +44,7 @@ fn order(version: &str) -> Order {
 fn settled() -> Scene {
     let mut scene = Scene {
         order: order("v1.16.7"),
+        dialect: Dialect::V1alpha2,
         seen: Seen::default(),
         members: Vec::new(),
         drained: BTreeSet::new(),
@@ -173,7 +175,7 @@ impl Scene {
         let members = Ok(self.members.clone());
         decide(&View {
             order: &self.order,
-            dialect: Dialect::V1alpha2,
+            dialect: self.dialect,
             seen: &self.seen,
             away: None,
             etcd: Some(&members),
@@ -365,6 +367,36 @@ fn a_new_machine_is_a_copy_that_joins_under_a_name_of_its_own() {
     assert_eq!(scene.get(Collection::Infrastructure, "WCPMachine/a-7")["spec"], json!({ "className": "large" }));
 }
 
+/// As Cluster API has had them since 1.11.
+#[test]
+fn machines_of_v1beta2_refer_to_what_is_theirs_without_a_version() {
+    let mut scene = settled();
+    scene.dialect = Dialect::V1beta2;
+    let mut old = scene.get(Collection::Machines, "a");
+    old["spec"]["bootstrap"] = json!({
+        "configRef": { "apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "KubeadmConfig", "name": "a" }, "dataSecretName": "a",
+    });
+    old["spec"]["infrastructureRef"] =
+        json!({ "apiGroup": "infrastructure.cluster.vmware.com", "kind": "WCPMachine", "name": "a" });
+    scene.put(Collection::Machines, old);
+
+    let (done, waits) = scene.goes();
+
+    assert_eq!((Scene::machines(done), waits.as_str()), (vec!["make Machine a-7".to_owned()], "MachineProvisioning"));
+    let new = scene.get(Collection::Machines, "a-7");
+    assert_eq!(new["spec"]["version"], "v1.16.7");
+    assert_eq!(
+        new["spec"]["bootstrap"],
+        json!({ "configRef": { "apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "KubeadmConfig", "name": "a-7" } })
+    );
+    assert_eq!(
+        new["spec"]["infrastructureRef"],
+        json!({ "apiGroup": "infrastructure.cluster.vmware.com", "kind": "WCPMachine", "name": "a-7" })
+    );
+    let joining = &scene.get(Collection::Configs, "a-7")["spec"]["joinConfiguration"];
+    assert_eq!((joining["controlPlane"].clone(), joining.get("discovery")), (json!({}), None));
+}
+
 #[test]
 fn the_guest_is_told_of_the_version_and_what_is_not_known_here_stays() {
     let mut scene = settled();
@@ -463,6 +495,44 @@ fn a_machine_that_was_given_up_and_came_after_all_is_used() {
     let (done, _) = scene.goes();
     assert_eq!(Scene::machines(done)[..2], ["lead a-7", "drain a"]);
     assert_eq!(scene.get(Collection::Machines, "a-7")["metadata"]["annotations"]["drover.dev/failed"], Value::Null);
+}
+
+/// What keeps a new machine from being used, once its pods have these conditions.
+fn waits_with(conditions: &[(&str, &str)]) -> String {
+    let mut scene = settled();
+    scene.goes();
+    scene.comes_up("a-7");
+    let conditions: Vec<Value> =
+        conditions.iter().map(|(kind, status)| json!({ "type": kind, "status": status })).collect();
+    let mut pod = scene.get(Collection::Pods, "kube-scheduler-a-7");
+    pod["status"]["conditions"] = json!(conditions);
+    scene.put(Collection::Pods, pod);
+    scene.goes().1
+}
+
+#[test]
+fn a_pod_that_is_ready_is_well_if_nothing_else_that_it_says_speaks_against_it() {
+    assert_ne!(waits_with(&[("Ready", "True")]), "ComponentsNotReady");
+    assert_eq!(waits_with(&[("Ready", "False"), ("PodScheduled", "True")]), "ComponentsNotReady");
+    assert_eq!(waits_with(&[("Ready", "True"), ("ContainersReady", "False")]), "ComponentsNotReady");
+    assert_eq!(waits_with(&[("PodScheduled", "True"), ("Initialized", "True")]), "ComponentsNotReady");
+}
+
+#[test]
+fn a_machine_that_does_not_run_is_told_of_in_the_words_of_what_holds_it_up() {
+    let mut scene = settled();
+    scene.goes();
+    let sentence = |scene: &Scene| match scene.next() {
+        Next::Wait { waits, .. } => waits[0].sentence.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(sentence(&scene), "machine a-7 does not run yet: its bootstrap data is not made yet");
+    let mut machine = scene.get(Collection::Infrastructure, "WCPMachine/a-7");
+    machine["status"] = json!({ "conditions": [
+        { "type": "Ready", "status": "False", "reason": "QuotaExceeded", "message": "no more than ten machines" },
+    ]});
+    scene.put(Collection::Infrastructure, machine);
+    assert_eq!(sentence(&scene), "machine a-7 does not run yet: no more than ten machines");
 }
 
 #[test]

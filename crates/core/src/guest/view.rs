@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::copy;
-use super::dialect::Dialect;
+use super::dialect::{Dialect, is_of_group};
 use super::etcd::Member;
 use super::order::{Order, Version};
 use super::seen::{Collection, Seen};
@@ -212,10 +212,8 @@ impl<'a> Machine<'a> {
 
     pub fn config_name(&self) -> Option<&'a str> {
         let reference = &self.object["spec"]["bootstrap"]["configRef"];
-        let is_kubeadm = reference["kind"] == "KubeadmConfig"
-            && reference["apiVersion"]
-                .as_str()
-                .is_some_and(|version| version.starts_with(drover_api::cluster_api::BOOTSTRAP_GROUP));
+        let is_kubeadm =
+            reference["kind"] == "KubeadmConfig" && is_of_group(reference, drover_api::cluster_api::BOOTSTRAP_GROUP);
         reference["name"].as_str().filter(|_| is_kubeadm)
     }
 

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
+use super::etcd::Authority;
 use crate::api::{Api, ApiError};
 use crate::follow::{self, Listener, follow};
 
@@ -45,6 +46,8 @@ pub struct Books {
     /// Who cannot be seen, and why.
     unseen: BTreeMap<Source, (bool, String)>,
     infrastructure: BTreeSet<String>,
+    /// The version of each group of infrastructure that Machines name without one.
+    versions: BTreeMap<String, String>,
     follows_guest: bool,
     unreachable: Option<String>,
 }
@@ -63,6 +66,7 @@ impl Books {
             awaited: BTreeSet::new(),
             unseen: BTreeMap::new(),
             infrastructure: BTreeSet::new(),
+            versions: BTreeMap::new(),
             follows_guest: false,
             unreachable: None,
         };
@@ -127,8 +131,16 @@ impl Books {
     }
 
     pub fn kubeconfig(&self, name: &str) -> Option<String> {
+        self.secret(name, secrets::VALUE)
+    }
+
+    pub fn authority(&self, name: &str) -> Option<Authority> {
+        Some(Authority::new(self.secret(name, secrets::CERTIFICATE)?, self.secret(name, secrets::KEY)?))
+    }
+
+    fn secret(&self, name: &str, key: &str) -> Option<String> {
         let secret = self.seen.get(Collection::Secrets, name)?;
-        let bytes = STANDARD.decode(secret["data"][secrets::VALUE].as_str()?).ok()?;
+        let bytes = STANDARD.decode(secret["data"][key].as_str()?).ok()?;
         String::from_utf8(bytes).ok()
     }
 
@@ -138,7 +150,8 @@ impl Books {
 
     /// All that the management cluster has to tell was told once.
     pub fn management_is_whole(&self) -> bool {
-        !self.awaited.iter().any(|(collection, _)| !Collection::OF_GUEST.contains(collection))
+        let awaits = self.awaited.iter().any(|(collection, _)| !Collection::OF_GUEST.contains(collection));
+        !awaits && self.unknown_groups().is_empty()
     }
 
     /// The guest has not told all yet, and has not had the time to.
@@ -173,6 +186,7 @@ impl Books {
             () = clock.sleep_until(moment) => {}
         }
         self.take_all();
+        self.learn_versions().await;
     }
 
     pub fn take_all(&mut self) {
@@ -210,15 +224,40 @@ impl Books {
         }
     }
 
+    /// Groups that Machines name without a version, of which it is not known yet.
+    fn unknown_groups(&self) -> BTreeSet<String> {
+        let references = self.seen.all(Collection::Machines).map(|machine| &machine["spec"]["infrastructureRef"]);
+        let named = references.filter_map(|reference| reference["apiGroup"].as_str());
+        named.filter(|group| !self.versions.contains_key(*group)).map(str::to_owned).collect()
+    }
+
+    /// The server says which version of a group it likes best. One that does not answer is asked again with the next news.
+    async fn learn_versions(&mut self) {
+        for group in self.unknown_groups() {
+            let Ok(body) = self.api.get(&format!("/apis/{group}")).await else { continue };
+            let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+            if let Some(version) = said["preferredVersion"]["groupVersion"].as_str() {
+                self.versions.insert(group, version.to_owned());
+            }
+        }
+        self.follow_infrastructure();
+    }
+
     /// Machines name the kinds of their infrastructure.
     fn follow_infrastructure(&mut self) {
         let mut paths = Vec::new();
         for machine in self.seen.all(Collection::Machines) {
             let reference = &machine["spec"]["infrastructureRef"];
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let known = reference["apiGroup"].as_str().map(|group| self.versions.get(group));
+            let api_version = match known {
+                Some(None) => continue,
+                Some(Some(version)) => version.clone(),
+                None => text(&reference["apiVersion"]),
+            };
             let object = Object {
                 side: Side::Management,
-                api_version: text(&reference["apiVersion"]),
+                api_version,
                 kind: text(&reference["kind"]),
                 namespace: self.namespace.clone(),
                 name: String::new(),

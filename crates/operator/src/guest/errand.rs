@@ -21,9 +21,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Guests;
 use super::ear::News;
 use super::ledger::Key;
+use super::{Guests, Keys};
 use crate::api::{Api, ApiError};
 
 /// A guest does not take longer to say which Nodes it has.
@@ -68,7 +68,7 @@ impl Errand {
         let value = secret["data"][secrets::VALUE].as_str().and_then(|value| STANDARD.decode(value).ok());
         let kubeconfig = value.and_then(|value| String::from_utf8(value).ok());
         let kubeconfig = kubeconfig.ok_or_else(|| format!("Secret {namespace}/{name} holds no kubeconfig"))?;
-        let guest = Api::new(self.guests.reach(kubeconfig).await?.client, self.clock);
+        let guest = Api::new(self.guests.reach(Keys { kubeconfig, etcd: None }).await?.client, self.clock);
         let list = read(&guest, "/api/v1/nodes").await.map_err(|error| error.to_string())?;
         Ok((guest, list["items"].as_array().cloned().unwrap_or_default()))
     }

@@ -19,11 +19,10 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use super::{Etcd, Guest, Guests};
+use super::Etcd;
+use super::etcd::{PODS, SYSTEM};
 use crate::api::escaped;
-use crate::connect::connect_with;
 
-const SYSTEM: &str = "kube-system";
 const CERTIFICATES: &str = "--cacert /etc/kubernetes/pki/etcd/ca.crt --cert /etc/kubernetes/pki/etcd/peer.crt --key \
                             /etc/kubernetes/pki/etcd/peer.key";
 const PROTOCOLS: &str = "v5.channel.k8s.io, v4.channel.k8s.io";
@@ -31,24 +30,10 @@ const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const STATUS: u8 = 3;
 
-/// Guest clusters as their kubeconfigs lead to them.
-#[derive(Debug, Clone, Copy)]
-pub struct RealGuests;
-
-impl Guests for RealGuests {
-    fn reach(&self, kubeconfig: String) -> BoxFuture<'static, Result<Guest, String>> {
-        Box::pin(async move {
-            let client = connect_with(&kubeconfig).await.map_err(|error| error.to_string())?;
-            let etcd = std::sync::Arc::new(Etcdctl { client: client.clone() });
-            Ok(Guest { client, etcd })
-        })
-    }
-}
-
 /// Whichever member answers.
 #[derive(Clone)]
 pub struct Etcdctl {
-    client: Client,
+    pub client: Client,
 }
 
 impl Debug for Etcdctl {
@@ -135,9 +120,8 @@ impl Etcdctl {
     /// Runs etcdctl in one pod of etcd after the other, until one can.
     async fn anywhere(&self, args: &str) -> Result<String, String> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), SYSTEM);
-        let pods =
-            pods.list(&ListParams::default().labels("component=etcd")).await.map_err(|error| error.to_string())?;
-        let mut why = "there is no pod with the label component=etcd".to_owned();
+        let pods = pods.list(&ListParams::default().labels(PODS)).await.map_err(|error| error.to_string())?;
+        let mut why = format!("there is no pod with the label {PODS}");
         for pod in pods.items {
             let ip =
                 pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()).filter(|ip| ip.contains(['.', ':']));

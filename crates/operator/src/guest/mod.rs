@@ -8,9 +8,11 @@ mod books;
 mod clusters;
 mod ear;
 mod errand;
-pub mod etcdctl;
+pub mod etcd;
+mod etcdctl;
 mod hands;
 mod ledger;
+mod real;
 mod recovery;
 
 use std::collections::BTreeSet;
@@ -27,9 +29,11 @@ use kube::Client;
 use serde::Deserialize;
 
 pub use self::clusters::{Clusters, ClustersOptions};
+pub use self::real::RealGuests;
 pub use self::recovery::{RecoveryError, recover_certificates};
 
 use self::books::Books;
+use self::etcd::Authority;
 use self::hands::Hands;
 use crate::api::{Api, ApiError};
 use crate::drain::DrainError;
@@ -56,10 +60,24 @@ impl Debug for Guest {
     }
 }
 
+/// What opens a guest cluster.
+#[derive(Clone)]
+pub struct Keys {
+    pub kubeconfig: String,
+    /// Of its etcd; without it that is reached by what its pods have.
+    pub etcd: Option<Authority>,
+}
+
+impl Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keys").field("etcd", &self.etcd).finish_non_exhaustive()
+    }
+}
+
 /// Where guest clusters are reached.
 pub trait Guests: Debug + Send + Sync {
-    /// The cluster that this kubeconfig leads to, or why it cannot be reached.
-    fn reach(&self, kubeconfig: String) -> BoxFuture<'static, Result<Guest, String>>;
+    /// The cluster that these keys open, or why it cannot be reached.
+    fn reach(&self, keys: Keys) -> BoxFuture<'static, Result<Guest, String>>;
 }
 
 /// The etcd of a guest cluster. Each deed can be asked for twice.
@@ -90,7 +108,7 @@ pub enum UpdateError {
     #[error("cannot ask for the versions of cluster.x-k8s.io: {0}")]
     Discovery(ApiError),
     #[error(
-        "the management cluster has no version of cluster.x-k8s.io that is spoken here (v1alpha2, v1beta1); it has: {0}"
+        "the management cluster has no version of cluster.x-k8s.io that is spoken here (v1alpha2, v1beta1, v1beta2); it has: {0}"
     )]
     NoClusterApi(String),
     #[error("cannot read {what}: {cause}")]
@@ -215,7 +233,8 @@ impl Update<'_> {
                 false => Ok(()),
             };
         };
-        match self.guests.reach(kubeconfig).await {
+        let etcd = self.books.authority(&format!("{}{}", self.order.cluster, secrets::ETCD));
+        match self.guests.reach(Keys { kubeconfig, etcd }).await {
             Ok(guest) => {
                 self.books.follow_guest(guest.client.clone());
                 self.hands.guest = Some(guest);

@@ -52,8 +52,7 @@ pub struct Certificate {
 
 impl Certificate {
     pub fn make(hosts: &[String], now: Timestamp, before: Option<&Certificate>) -> Result<Self, CertificateError> {
-        let day = |moment: Timestamp| moment.to_zoned(TimeZone::UTC).date();
-        let (from, until) = (day(shifted(now, -SLACK)), day(shifted(now, LIFE)));
+        let (from, until) = (day(now, -SLACK), day(now, LIFE));
         let authority = authority(from, until)?;
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(hosts.to_vec())?;
@@ -130,8 +129,13 @@ fn authority(from: Date, until: Date) -> Result<CertifiedIssuer<'static, KeyPair
     CertifiedIssuer::self_signed(params, KeyPair::generate()?)
 }
 
+/// The day of a moment before or after this one.
+pub(crate) fn day(now: Timestamp, by: SignedDuration) -> Date {
+    shifted(now, by).to_zoned(TimeZone::UTC).date()
+}
+
 /// Says from when until when a certificate is good.
-fn last(params: &mut CertificateParams, from: Date, until: Date) {
+pub(crate) fn last(params: &mut CertificateParams, from: Date, until: Date) {
     let moment =
         |date: Date| date_time_ymd(i32::from(date.year()), date.month().unsigned_abs(), date.day().unsigned_abs());
     (params.not_before, params.not_after) = (moment(from), moment(until));

@@ -3,7 +3,7 @@
 //! What is answered is decided in [`drover_core::harvester::admission`]. Here are the certificate, the registration with the
 //! API server, and the server that looks at the cluster and answers in time.
 
-mod certificate;
+pub(crate) mod certificate;
 mod registrar;
 mod server;
 

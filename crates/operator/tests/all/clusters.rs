@@ -47,6 +47,22 @@ fn define(user: &Direct, version: &str) {
 impl Ground {
     /// `machines` are the versions of the control plane's machines, the workers are of the last one.
     async fn new(version: &'static str, asked: &str, machines: &[&str], workers: &str) -> Self {
+        let ground = Self::of_nobody(
+            version,
+            machines,
+            workers,
+            json!({
+                "controlPlaneRef": { "kind": "KubeadmControlPlane", "name": "web", "apiGroup": "controlplane.cluster.x-k8s.io" },
+            }),
+        );
+        let ground = ground.await;
+        let spec = json!({ "version": asked, "replicas": machines.len() });
+        ground.make("KubeadmControlPlane", "web", json!({ "spec": spec })).await;
+        ground
+    }
+
+    /// The machines of the control plane belong to nobody that is made here.
+    async fn of_nobody(version: &'static str, machines: &[&str], workers: &str, cluster: Value) -> Self {
         let clock = Clock::real();
         let server = ApiServer::new(Options { clock, seed: 1, latency: Duration::ZERO, watch_window: 1000 });
         let user = server.direct("user");
@@ -62,11 +78,7 @@ impl Ground {
             None
         });
         let ground = Ground { client, version, writes };
-        let reference =
-            json!({ "kind": "KubeadmControlPlane", "name": "web", "apiGroup": "controlplane.cluster.x-k8s.io" });
-        ground.make("Cluster", "web", json!({ "spec": { "controlPlaneRef": reference } })).await;
-        let replicas = machines.len();
-        ground.make("KubeadmControlPlane", "web", json!({ "spec": { "version": asked, "replicas": replicas } })).await;
+        ground.make("Cluster", "web", json!({ "spec": cluster })).await;
         let template = json!({ "spec": { "version": workers } });
         let spec = json!({ "clusterName": "web", "replicas": 2, "template": template });
         ground.make("MachineDeployment", "web-md", json!({ "spec": spec })).await;
@@ -113,6 +125,19 @@ impl Ground {
         let said = self.verbs().start(to).await.unwrap_err().to_string();
         assert_eq!(self.written(), Vec::<String>::new(), "{said}");
         said
+    }
+}
+
+#[tokio::test]
+async fn workers_are_raised_beside_machines_that_belong_to_nobody_once_those_are_done() {
+    for version in ["v1beta1", "v1beta2"] {
+        let old = ["v1.34.1", "v1.33.4", "v1.33.4"];
+        let said = Ground::of_nobody(version, &old, "v1.33.4", json!({})).await.refused("v1.34.1").await;
+        assert!(said.contains("drover control-plane-upgrade --cluster-namespace team --cluster-name web"), "{said}");
+
+        let ground = Ground::of_nobody(version, &["v1.34.1"; 3], "v1.33.4", json!({})).await;
+        ground.verbs().start("v1.34.1").await.unwrap();
+        assert_eq!(ground.written(), ["web-md of machinedeployments"]);
     }
 }
 

@@ -10,6 +10,7 @@
 mod clients_on_corral;
 mod comes_and_goes;
 mod definitions;
+mod etcd;
 mod kubelets;
 mod kubernetes;
 mod nodes;
