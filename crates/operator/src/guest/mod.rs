@@ -12,6 +12,7 @@ pub mod etcdctl;
 mod hands;
 mod ledger;
 mod recovery;
+mod word;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -26,8 +27,9 @@ use jiff::Timestamp;
 use kube::Client;
 use serde::Deserialize;
 
-pub use self::clusters::{Clusters, ClustersOptions};
+pub use self::clusters::{Clusters, ClustersOptions, LIMIT};
 pub use self::recovery::{RecoveryError, recover_certificates};
+pub use self::word::{TanzuVerbs, WordError};
 
 use self::books::Books;
 use self::hands::Hands;
