@@ -60,7 +60,8 @@ pub const CONTINUE: &str = "continue";
 /// Annotation of a Plan, by a person: unless `false`, no node is started. Those at work go on.
 pub const PAUSED: &str = "drover.dev/paused";
 
-/// Annotation of a Plan, by a person: Plans, as `NAMESPACE/NAME` or `NAME`, that must be complete first.
+/// Annotation of a Plan, by a person: Plans, as `NAMESPACE/NAME` or `NAME`, that must be complete first. Of a TanzuKubernetesCluster or
+/// a Cluster of Cluster API: others of its kind that must be as they are asked for.
 pub const AFTER: &str = "drover.dev/after";
 
 /// Annotation of a Plan, by a person: an object and an expression over it that must be true when a node is started.
@@ -138,6 +139,22 @@ pub const GUEST: &str = "drover.dev/guest";
 /// Finalizer of a TanzuKubernetesCluster while a Job updates its control plane.
 pub const UPDATE_FINALIZER: &str = "drover.dev/control-plane-update";
 
+/// Annotation of a Job that updates a guest's control plane: it was let begin.
+///
+/// Where the number of clusters at work is limited, a Job is made without pods. This comes in the one patch that lets it have its pod,
+/// guarded by its resourceVersion, while the cluster holds its place; so a Job that a dead leader's request makes late does nothing.
+pub const BEGUN: &str = "drover.dev/begun";
+
+/// Label of the ConfigMap whose annotation [`CLAIMS`] says, as JSON, which guest clusters are updated now.
+///
+/// It is changed only with its resourceVersion. A cluster's entry goes when the cluster is as it is asked for, or has halted.
+pub const PLACES: &str = "drover.dev/places";
+
+/// Annotation of a MachineDeployment: the place of its cluster that was given back by another process than the one that took it.
+///
+/// It changes the MachineDeployment's resourceVersion, so that what the other one may still have under way meets a conflict. It stays.
+pub const FENCED: &str = "drover.dev/fenced";
+
 /// Annotation of a MachineDeployment: what its Machines were made of before the last change, as `VERSION TEMPLATE TEMPLATE`.
 ///
 /// It comes in the one patch that points the MachineDeployment at other templates, and stays.
@@ -176,7 +193,7 @@ mod tests {
         let ours =
             [ON_FAILURE, PAUSED, AFTER, GATE, ACCEPT, PLANNED, PROGRESS, STEPS, DRIVE, WEBHOOK, CONTROL_PLANE_DIGEST];
         let ours = ours.into_iter().chain([GUEST, UPDATE_FINALIZER, LAST_GOOD, WORKERS_FAILED, ADDON, ADDON_DIGEST]);
-        let ours = ours.chain([HELD, UPGRADE_RETRY, UPGRADE_ABORT, UPGRADE_SKIP, REPOSITORY]);
+        let ours = ours.chain([HELD, UPGRADE_RETRY, UPGRADE_ABORT, UPGRADE_SKIP, REPOSITORY, BEGUN, PLACES, FENCED]);
         for key in claims.into_iter().chain(ours) {
             assert!(key.starts_with(PREFIX), "{key}");
         }

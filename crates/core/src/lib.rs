@@ -4,6 +4,7 @@
 //! seen and the moment it is taken at, so a test states the one and compares the other.
 
 pub mod accepted;
+pub mod after;
 pub mod claims;
 pub mod cluster;
 pub mod decision;

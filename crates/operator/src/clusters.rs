@@ -84,8 +84,17 @@ impl ClusterVerbs {
         let act = |cause| ClusterError::Api { act: "ask which kinds the API server has".to_owned(), cause };
         let served = groups(&self.api).await.map_err(act)?;
         let mut look = Look { cluster: Cluster::default(), paths: BTreeMap::new() };
-        for resource in RESOURCES.iter().filter(|resource| READ.contains(&resource.kind)) {
-            self.list(resource, &served, &mut look).await?;
+        let mut spaces = vec![self.namespace.clone()];
+        let mut next = 0;
+        // Clusters that come before this one may be elsewhere, and others before those.
+        while let Some(space) = spaces.get(next).cloned() {
+            next += 1;
+            for resource in RESOURCES.iter().filter(|resource| READ.contains(&resource.kind)) {
+                self.list(resource, &served, &space, &mut look).await?;
+            }
+            let named = look.cluster.cluster_api.clusters.iter().flat_map(levers::predecessors);
+            spaces
+                .extend(named.map(|(space, _)| space).filter(|space| !spaces.contains(space)).collect::<BTreeSet<_>>());
         }
         Ok(look)
     }
@@ -94,12 +103,13 @@ impl ClusterVerbs {
         &self,
         resource: &Resource,
         served: &BTreeMap<String, BTreeSet<String>>,
+        space: &str,
         look: &mut Look,
     ) -> Result<(), ClusterError> {
         let Some(version) = version_of(resource, served) else { return Ok(()) };
         let (group, plural) = (resource.group, resource.plural);
-        let path = format!("/apis/{group}/{version}/namespaces/{}/{plural}", self.namespace);
-        let act = |cause| ClusterError::Api { act: format!("list {plural} in {}", self.namespace), cause };
+        let path = format!("/apis/{group}/{version}/namespaces/{space}/{plural}");
+        let act = |cause| ClusterError::Api { act: format!("list {plural} in {space}"), cause };
         let answer = match self.api.get(&path).await {
             Err(error) if error.code() == Some(404) => return Ok(()),
             answer => answer.map_err(act)?,
@@ -109,7 +119,7 @@ impl ClusterVerbs {
         for item in list.items {
             look.cluster.take_item(&format!("{group}/{version}"), resource.bare_kind(), item.get().as_bytes());
         }
-        look.paths.insert(resource.kind, path);
+        look.paths.entry(resource.kind).or_insert(path);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Guest clusters without a network: their API servers are in this process, and their etcd is what the world says of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drover_api::cluster_api::cluster::v1alpha2::Cluster;
@@ -7,7 +8,7 @@ use drover_core::guest::Member;
 use drover_corral::apiserver::{ApiServer, Direct};
 use drover_corral::world::annotations::{AWAY, MEMBER_REMOVAL, REFUSED, WORKLOAD_API};
 use drover_corral::world::guest::etcd::{Members, NAME, NAMESPACE};
-use drover_corral::world::guest::is_reachable;
+use drover_corral::world::guest::{address, is_reachable};
 use drover_operator::guest::{Etcd, Guest, Guests, Keys};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -19,21 +20,39 @@ use crate::gate::Gate;
 #[derive(Debug, Clone)]
 pub struct SimulatedGuests {
     pub gate: Gate,
-    pub guest: ApiServer,
-    /// Of the Cluster, whose annotations tell what is wrong with it.
-    pub key: (String, String),
+    /// By namespace and name of their Clusters.
+    pub servers: BTreeMap<(String, String), ApiServer>,
     pub operator: String,
 }
 
 impl Guests for SimulatedGuests {
-    fn reach(&self, _: Keys) -> BoxFuture<'static, Result<Guest, String>> {
-        let etcd = Arc::new(SimulatedEtcd(self.clone()));
-        let client = self.client();
-        Box::pin(async move { Ok(Guest { client, etcd }) })
+    fn reach(&self, keys: Keys) -> BoxFuture<'static, Result<Guest, String>> {
+        let is_meant = |(namespace, name): &(String, String)| keys.kubeconfig.contains(&address(namespace, name));
+        let found = self.servers.iter().find(|(key, _)| is_meant(key));
+        let reached = found.ok_or("no such host".to_owned()).map(|(key, guest)| {
+            let one = Reached {
+                gate: self.gate.clone(),
+                guest: guest.clone(),
+                key: key.clone(),
+                operator: self.operator.clone(),
+            };
+            Guest { client: one.client(), etcd: Arc::new(SimulatedEtcd(one)) }
+        });
+        Box::pin(async move { reached })
     }
 }
 
-impl SimulatedGuests {
+/// One of them.
+#[derive(Debug, Clone)]
+struct Reached {
+    gate: Gate,
+    guest: ApiServer,
+    /// Of the Cluster, whose annotations tell what is wrong with it.
+    key: (String, String),
+    operator: String,
+}
+
+impl Reached {
     fn client(&self) -> kube::Client {
         let (guest, management, key) = (self.guest.direct("gate"), self.gate.server(), self.key.clone());
         let answers = Arc::new(move || !is_cut_off(&management, &key) && is_reachable(&guest));
@@ -66,7 +85,7 @@ pub async fn cut_off(management: ApiServer, guest: ApiServer, key: (String, Stri
 
 /// Its members are read as they are; a change is a write like any other, to which faults happen.
 #[derive(Debug, Clone)]
-struct SimulatedEtcd(SimulatedGuests);
+struct SimulatedEtcd(Reached);
 
 impl SimulatedEtcd {
     fn change(

@@ -30,8 +30,8 @@ pub struct Violation {
 pub struct Record {
     pub started: Timestamp,
     pub known: Known,
-    /// What is on the guest cluster.
-    pub guest: Known,
+    /// What is on guest clusters, by namespace and name of their Clusters.
+    pub guests: BTreeMap<(String, String), Known>,
     pub checker: Checker,
     /// Every pod counts: where nodes are drained, it matters which are still there.
     all_pods: bool,
@@ -68,8 +68,8 @@ impl Record {
         Record {
             started,
             known: Known::default(),
-            guest: Known::default(),
-            checker: Checker::new(&scenario.cordoned, leave),
+            guests: BTreeMap::new(),
+            checker: Checker::new(&scenario.cordoned, scenario.guest_limit, leave),
             all_pods: scenario.drains(),
             story: Story::default(),
             violations: Vec::new(),
@@ -137,8 +137,8 @@ impl Record {
         }
     }
 
-    /// The same of the guest cluster.
-    pub fn see_guest(&mut self, commit: &Commit<'_>) {
+    /// The same of a guest cluster.
+    pub fn see_guest(&mut self, cluster: &(String, String), commit: &Commit<'_>) {
         if self.tells {
             self.story.commit(commit);
         }
@@ -147,13 +147,17 @@ impl Record {
         let (kind, namespace, name) = (commit.resource.kind.as_str(), commit.namespace, commit.name);
         let after = commit.after.and_then(|json| serde_json::from_slice::<Value>(json).ok());
         if kind != "Event" {
-            self.count_state(&(format!("guest {kind}"), namespace.to_owned(), name.to_owned()), after.as_ref());
+            self.count_state(
+                &(format!("{}/{} {kind}", cluster.0, cluster.1), namespace.to_owned(), name.to_owned()),
+                after.as_ref(),
+            );
         }
-        let before = self.guest.put(kind, namespace, name, after);
-        let after = self.guest.get(kind, namespace, name);
+        let guest = self.guests.entry(cluster.clone()).or_default();
+        let before = guest.put(kind, namespace, name, after);
+        let after = guest.get(kind, namespace, name);
         let (at, actor, evicted) = (commit.at, commit.actor, commit.verb == Verb::Evict);
         let change = Change { at, actor, evicted, kind, namespace, name, before: before.as_ref(), after };
-        self.checker.see_guest(&self.guest, &change);
+        self.checker.see_guest(cluster, guest, &change);
         let violations = self.checker.take_violations();
         if !violations.is_empty() {
             self.save_now();

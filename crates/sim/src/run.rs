@@ -160,18 +160,18 @@ impl Stage {
         let record = Arc::new(Mutex::new(Record::new(scenario, started, leave, awaited.collect(), met, !terms.untold)));
         let observer = record.clone();
         server.observe(Box::new(move |commit| lock(&observer).see(commit)));
-        let guest = scenario.guest_server(Options {
+        let guests = scenario.guest_servers(Options {
             clock,
             seed: terms.seed.wrapping_add(1),
             latency: LATENCY,
             watch_window: WATCH_WINDOW,
         });
-        if let Some(guest) = &guest {
-            let observer = record.clone();
-            guest.observe(Box::new(move |commit| lock(&observer).see_guest(commit)));
+        for (key, guest) in &guests {
+            let (observer, key) = (record.clone(), key.clone());
+            guest.observe(Box::new(move |commit| lock(&observer).see_guest(&key, commit)));
         }
-        let guest_is_set_up = guest.as_ref().map_or(Ok(()), |guest| scenario.set_up_guest(guest));
-        if let Err(status) = scenario.set_up(&server).and(guest_is_set_up) {
+        let guests_are_set_up = scenario.set_up_guests(&guests);
+        if let Err(status) = scenario.set_up(&server).and(guests_are_set_up) {
             lock(&record).note(started, format!("the scenario cannot be set up: {}", status.message));
         }
 
@@ -184,24 +184,23 @@ impl Stage {
             Gate::new(server.clone(), at_writes.cloned().collect(), orders, heard, terms.sabotage, record.clone());
         let mut tasks = JoinSet::new();
         let mut world = scenario.world();
-        if let Some((guest, lines)) = guest.clone().zip(scenario.guest.as_ref()) {
-            world.guests.insert(lines.key(), guest.clone());
+        for (key, guest) in &guests {
+            world.guests.insert(key.clone(), guest.clone());
             tasks.spawn(World::run(guest.clone(), Scenario::guest_world()));
-            tasks.spawn(guests::cut_off(server.clone(), guest, lines.key()));
+            tasks.spawn(guests::cut_off(server.clone(), guest.clone(), key.clone()));
         }
         tasks.spawn(World::run(server.clone(), world));
         if scenario.runs_programs() {
-            let updated = scenario.tanzu().zip(guest.clone()).map(|(lines, guest)| SimulatedGuests {
+            let updated = scenario.tanzu().map(|_| SimulatedGuests {
                 gate: gate.open(),
-                guest,
-                key: lines.key(),
+                servers: guests.clone(),
                 operator: "control-plane-upgrade".to_owned(),
             });
             let told = gate.clone();
             let listener = Arc::new(move |saying: &_| told.hear_program(saying));
             tasks.spawn(programs::run(server.clone(), updated, listener));
         }
-        tasks.spawn(Shift::new(gate.clone(), reports, scenario, guest).keep_operators_running(ordered));
+        tasks.spawn(Shift::new(gate.clone(), reports, scenario, guests).keep_operators_running(ordered));
         tasks.spawn(let_happen(gate.clone(), once));
         for incident in incidents {
             if let Moment::Time(span) = incident.at {
@@ -317,7 +316,7 @@ impl Stage {
     fn unmet(&self) -> Vec<String> {
         self.looking(|record| {
             let mut unmet = self.scenario.unmet(&record.known, record.checker.cordoned());
-            unmet.extend(self.scenario.unmet_of_guest(&record.known, &record.guest));
+            unmet.extend(self.scenario.unmet_of_guests(&record.known, &record.guests));
             unmet
         })
     }

@@ -32,6 +32,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(60);
 const LEASE: &str = "system-upgrade-controller";
 const ANOTHER_LEASE: &str = "another-lease";
 
+/// API servers of guest clusters, by namespace and name of their Clusters.
+type Servers = BTreeMap<(String, String), ApiServer>;
+
 pub struct Shift {
     gate: Gate,
     reports: UnboundedSender<Report>,
@@ -39,14 +42,16 @@ pub struct Shift {
     started: usize,
     namespace: &'static str,
     harvester: Option<HarvesterOptions>,
-    /// A guest cluster that is updated instead, and how it is reached.
-    guest: Option<(GuestOrder, ApiServer)>,
-    /// A TanzuKubernetesCluster that is kept, how long its machines may take, and how it is reached.
-    tanzu: Option<((String, String), Settings, ApiServer)>,
+    /// A guest cluster that is updated instead.
+    guest: Option<GuestOrder>,
+    /// How TanzuKubernetesClusters are kept, and how many are updated at once.
+    tanzu: Option<(Settings, Option<usize>)>,
+    /// How guest clusters are reached.
+    servers: Servers,
 }
 
 impl Shift {
-    pub fn new(gate: Gate, reports: UnboundedSender<Report>, scenario: &Scenario, guest: Option<ApiServer>) -> Self {
+    pub fn new(gate: Gate, reports: UnboundedSender<Report>, scenario: &Scenario, servers: Servers) -> Self {
         let order = scenario.order().and_then(|order| order.inspect_err(|error| tracing::error!("{error}")).ok());
         let images = scenario.upgrade().map(|upgrade| upgrade.images.join("\n")).filter(|images| !images.is_empty());
         let harvester = scenario.release().map(|release| HarvesterOptions {
@@ -62,8 +67,9 @@ impl Shift {
             started: 0,
             namespace: scenario.namespace(),
             harvester,
-            tanzu: scenario.tanzu().zip(guest.clone()).map(|(lines, guest)| (lines.key(), lines.settings(), guest)),
-            guest: order.zip(guest),
+            tanzu: scenario.tanzu().map(|lines| (lines.settings(), scenario.guest_limit)),
+            guest: order,
+            servers,
         }
     }
 
@@ -100,11 +106,11 @@ impl Shift {
     fn start(&mut self, lease: &'static str, clock: Clock) {
         self.started += 1;
         let name = format!("operator-{}", self.started);
-        if let Some((order, guest)) = self.guest.clone() {
-            return self.start_update(lease, clock, name, order, guest);
+        if let Some(order) = self.guest.clone() {
+            return self.start_update(lease, clock, name, order);
         }
-        if let Some((key, settings, guest)) = self.tanzu.clone() {
-            return self.keep_clusters(lease, clock, name, key, settings, guest);
+        if let Some((settings, limit)) = self.tanzu.clone() {
+            return self.keep_clusters(lease, clock, name, settings, limit);
         }
         let mut options = OperatorOptions::new(self.namespace, &name, clock);
         options.election = ElectionOptions::new(self.namespace, lease);
@@ -124,18 +130,22 @@ impl Shift {
 }
 
 impl Shift {
+    fn guests(&self, operator: &str) -> SimulatedGuests {
+        SimulatedGuests { gate: self.gate.clone(), servers: self.servers.clone(), operator: operator.to_owned() }
+    }
+
     /// The controller of TanzuKubernetesClusters; what it begins runs in pods.
     fn keep_clusters(
         &mut self,
         lease: &'static str,
         clock: Clock,
         name: String,
-        key: (String, String),
         settings: Settings,
-        guest: ApiServer,
+        limit: Option<usize>,
     ) {
-        let guests = SimulatedGuests { gate: self.gate.clone(), guest, key, operator: name.clone() };
+        let guests = self.guests(&name);
         let mut options = ClustersOptions::new(&name, settings, Arc::new(guests), clock);
+        options.limit = limit.map_or(options.limit, |limit| Some(limit).filter(|limit| *limit > 0));
         options.election.name = lease.to_owned();
         let clusters = Clusters::new(self.gate.client(&name), options);
         let (stop, stopped) = oneshot::channel::<()>();
@@ -149,9 +159,8 @@ impl Shift {
     }
 
     /// As a Job does it: one try after the other, until one comes to its end.
-    fn start_update(&mut self, lease: &'static str, clock: Clock, name: String, order: GuestOrder, guest: ApiServer) {
-        let key = (order.namespace.clone(), order.cluster.clone());
-        let guests = SimulatedGuests { gate: self.gate.clone(), guest, key, operator: name.clone() };
+    fn start_update(&mut self, lease: &'static str, clock: Clock, name: String, order: GuestOrder) {
+        let guests = self.guests(&name);
         let client = self.gate.client(&name);
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {

@@ -12,6 +12,9 @@ pub const NAMESPACE: &str = "vmware-system-tkg";
 /// The Deployment of the controllers that Drover takes the place of.
 pub const CONTROLLER_NAME: &str = "vmware-system-tkg-controller-manager";
 
+/// The ConfigMap in [`NAMESPACE`] that says which clusters are updated now.
+pub const PLACES_MAP: &str = "drover-guest-places";
+
 /// On a node and in the selectors of add-ons: the distribution, with `_` for `+`.
 pub const DISTRIBUTION_LABEL: &str = "run.tanzu.vmware.com/kubernetesDistributionVersion";
 /// On the first Machine of a control plane.

@@ -12,7 +12,7 @@ use clap::Args;
 use drover_clock::Clock;
 use drover_core::guest::tanzu::Settings as GuestSettings;
 use drover_core::harvester::Settings;
-use drover_operator::guest::{Clusters, ClustersOptions, RealGuests};
+use drover_operator::guest::{Clusters, ClustersOptions, LIMIT as GUEST_LIMIT, RealGuests};
 use drover_operator::harvester::{HarvesterOptions, HttpRepositories};
 use drover_operator::{
     Connection, ElectionOptions, HttpChannels, Operator, OperatorOptions, Place, Planner, PlannerOptions, WatchOptions,
@@ -62,6 +62,9 @@ pub struct OperatorArgs {
     /// The API server's URL, instead of the kubeconfig's [default: $SYSTEM_UPGRADE_CONTROLLER_MASTER_URL]
     #[arg(long, value_name = "URL")]
     master: Option<String>,
+    /// How many guest clusters are updated at once; 0: all that are asked for
+    #[arg(long, value_name = "N", default_value_t = GUEST_LIMIT)]
+    guest_limit: usize,
     /// Read for compatibility: one thread does it all
     #[arg(long, value_name = "N")]
     threads: Option<u32>,
@@ -148,7 +151,8 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
             Planner::new(client.clone(), planner).run(until_told())
         });
         let guests = runs(Controller::Guest).then(|| {
-            let clusters = guests(&options.identity, &options.settings.kubectl_image);
+            let mut clusters = guests(&options.identity, &options.settings.kubectl_image);
+            clusters.limit = Some(args.guest_limit).filter(|limit| *limit > 0);
             let ElectionOptions { namespace, name, .. } = &clusters.election;
             tracing::info!("TanzuKubernetesClusters, Lease {namespace}/{name}");
             Clusters::new(client.clone(), clusters).run(until_told())

@@ -1,10 +1,12 @@
-//! `drover upgrade`: what a person does to an Upgrade of Harvester, or to a Cluster of Cluster API, while it runs.
+//! `drover upgrade`: what a person does to an Upgrade of Harvester, to a TanzuKubernetesCluster, or to a Cluster of Cluster API, while it
+//! runs.
 
 use clap::{Args, Subcommand};
 use drover_clock::Clock;
 use drover_core::cluster::ObjectRef;
 use drover_operator::clusters::ClusterVerbs;
 use drover_operator::connect;
+use drover_operator::guest::TanzuVerbs;
 use drover_operator::harvester::verbs::Verbs;
 
 use crate::args::{ConnectionArgs, Usage};
@@ -18,14 +20,14 @@ pub struct UpgradeArgs {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Raises a Cluster of Cluster API to a version: its control plane, and its workers once that is done
+    /// Raises a TanzuKubernetesCluster to a version; or a Cluster of Cluster API: its control plane, and its workers once that is done
     Start(Start),
-    /// Lets nodes of an Upgrade wait before they are drained, one or all that have not begun; or a whole Cluster
+    /// Lets nodes of an Upgrade wait before they are drained, one or all that have not begun; or a whole guest cluster
     Pause(OnNodes),
-    /// Lets paused nodes go on, one or all; or a whole Cluster
+    /// Lets paused nodes go on, one or all; or a whole guest cluster
     Resume(OnNodes),
-    /// Lets an Upgrade that has failed take up what has failed
-    Retry(OnUpgrade),
+    /// Lets an Upgrade or a TanzuKubernetesCluster that has failed take up what has failed
+    Retry(Retry),
     /// Lets an Upgrade that has failed go on without a node that has failed
     Skip(OnNode),
     /// Calls an Upgrade off: the node at work reaches a safe state, the others stay as they are
@@ -34,10 +36,10 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct Start {
-    /// The Cluster, as cluster/NAMESPACE/NAME
+    /// The guest cluster, as tkc/NAMESPACE/NAME or cluster/NAMESPACE/NAME
     #[arg(value_name = "OBJECT", value_parser = cluster)]
-    cluster: (String, String),
-    /// The version of Kubernetes
+    cluster: Target,
+    /// The version of Kubernetes; of a TanzuKubernetesCluster that of a distribution, or the beginning of one
     #[arg(long, value_name = "VERSION")]
     to: String,
     #[command(flatten)]
@@ -55,12 +57,21 @@ struct OnNode {
 
 #[derive(Debug, Args)]
 struct OnNodes {
-    /// The Upgrade or the Cluster, as upgrade/NAME or cluster/NAMESPACE/NAME
+    /// The Upgrade or the guest cluster, as upgrade/NAME, tkc/NAMESPACE/NAME or cluster/NAMESPACE/NAME
     #[arg(value_name = "OBJECT", value_parser = target)]
     target: Target,
     /// The node of an Upgrade [default: all that it can be said of]
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+#[derive(Debug, Args)]
+struct Retry {
+    /// The Upgrade or the TanzuKubernetesCluster, as upgrade/NAME or tkc/NAMESPACE/NAME
+    #[arg(value_name = "OBJECT", value_parser = retried)]
+    target: Target,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
@@ -74,10 +85,11 @@ struct OnUpgrade {
     connection: ConnectionArgs,
 }
 
-/// What is paused and resumed.
+/// What is started, paused, resumed and tried again.
 #[derive(Debug, Clone, PartialEq)]
 enum Target {
     Upgrade(String),
+    Tanzu(String, String),
     Cluster(String, String),
 }
 
@@ -88,21 +100,30 @@ fn name(object: &str) -> Result<String, String> {
     }
 }
 
-fn cluster(object: &str) -> Result<(String, String), String> {
+fn cluster(object: &str) -> Result<Target, String> {
     match object.split('/').collect::<Vec<_>>()[..] {
-        ["cluster", namespace, name] if !namespace.is_empty() && !name.is_empty() => {
-            Ok((namespace.to_owned(), name.to_owned()))
+        [kind, namespace, name] if !namespace.is_empty() && !name.is_empty() && ["tkc", "cluster"].contains(&kind) => {
+            let (namespace, name) = (namespace.to_owned(), name.to_owned());
+            Ok(if kind == "tkc" { Target::Tanzu(namespace, name) } else { Target::Cluster(namespace, name) })
         }
-        _ => Err("give a Cluster of Cluster API as cluster/NAMESPACE/NAME; an Upgrade begins when it is created, a \
-                  TanzuKubernetesCluster when its version is changed"
+        _ => Err("give a guest cluster as tkc/NAMESPACE/NAME or cluster/NAMESPACE/NAME; an Upgrade begins when it is created"
             .to_owned()),
     }
 }
 
 fn target(object: &str) -> Result<Target, String> {
-    match object.starts_with("cluster/") {
-        true => cluster(object).map(|(namespace, name)| Target::Cluster(namespace, name)),
+    match object.starts_with("cluster/") || object.starts_with("tkc/") {
+        true => cluster(object),
         false => name(object).map(Target::Upgrade),
+    }
+}
+
+fn retried(object: &str) -> Result<Target, String> {
+    match target(object)? {
+        Target::Cluster(..) => {
+            Err("Cluster API tries again by itself; give upgrade/NAME or tkc/NAMESPACE/NAME".to_owned())
+        }
+        other => Ok(other),
     }
 }
 
@@ -113,10 +134,7 @@ pub fn run(args: &UpgradeArgs) -> anyhow::Result<()> {
             Verb::Start(start) => begin(start).await,
             Verb::Pause(on) => pause(on).await,
             Verb::Resume(on) => resume(on).await,
-            Verb::Retry(upgrade) => {
-                upgrade.verbs().await?.retry().await?;
-                print(&format!("upgrade/{} takes up what has failed\n", upgrade.name))
-            }
+            Verb::Retry(on) => retry(on).await,
             Verb::Skip(on) => {
                 on.upgrade.verbs().await?.skip(&on.node).await?;
                 print(&format!("upgrade/{} goes on without node/{}\n", on.upgrade.name, on.node))
@@ -137,8 +155,17 @@ impl OnUpgrade {
 }
 
 async fn begin(start: &Start) -> anyhow::Result<()> {
-    let (namespace, name) = &start.cluster;
     let client = connect(&start.connection.connection()).await?;
+    let (namespace, name) = match &start.cluster {
+        Target::Cluster(namespace, name) => (namespace, name),
+        Target::Tanzu(namespace, name) => {
+            let version = TanzuVerbs::on(client, Clock::real(), namespace, name).start(&start.to).await?;
+            return print(&format!(
+                "tkc/{namespace}/{name} asks for {version}; drover status tkc/{namespace}/{name} tells how far it is\n"
+            ));
+        }
+        Target::Upgrade(_) => anyhow::bail!(Usage("an Upgrade begins when it is created".to_owned())),
+    };
     let raised = ClusterVerbs::on(client, Clock::real(), namespace, name).start(&start.to).await?;
     let is_plane = |object: &ObjectRef| object.kind == "KubeadmControlPlane";
     raised.iter().try_for_each(|object| print(&format!("{} is raised to {}\n", object.in_words(), start.to)))?;
@@ -156,6 +183,13 @@ async fn pause(on: &OnNodes) -> anyhow::Result<()> {
         Target::Upgrade(name) => {
             say("paused", &Verbs::on(client, Clock::real(), name).pause(on.node.as_deref()).await?)
         }
+        Target::Tanzu(namespace, name) => {
+            on.no_node()?;
+            TanzuVerbs::on(client, Clock::real(), namespace, name).pause().await?;
+            print(&format!(
+                "tkc/{namespace}/{name} paused: nothing is begun, workers stay as they are, a control plane that is at work is finished\n"
+            ))
+        }
         Target::Cluster(namespace, name) => {
             on.no_node()?;
             ClusterVerbs::on(client, Clock::real(), namespace, name).pause().await?;
@@ -170,6 +204,11 @@ async fn resume(on: &OnNodes) -> anyhow::Result<()> {
         Target::Upgrade(name) => {
             say("resumed", &Verbs::on(client, Clock::real(), name).resume(on.node.as_deref()).await?)
         }
+        Target::Tanzu(namespace, name) => {
+            on.no_node()?;
+            TanzuVerbs::on(client, Clock::real(), namespace, name).resume().await?;
+            print(&format!("tkc/{namespace}/{name} resumed\n"))
+        }
         Target::Cluster(namespace, name) => {
             on.no_node()?;
             ClusterVerbs::on(client, Clock::real(), namespace, name).resume().await?;
@@ -178,11 +217,26 @@ async fn resume(on: &OnNodes) -> anyhow::Result<()> {
     }
 }
 
+async fn retry(on: &Retry) -> anyhow::Result<()> {
+    let client = connect(&on.connection.connection()).await?;
+    match &on.target {
+        Target::Upgrade(name) => {
+            Verbs::on(client, Clock::real(), name).retry().await?;
+            print(&format!("upgrade/{name} takes up what has failed\n"))
+        }
+        Target::Tanzu(namespace, name) => {
+            let changed = TanzuVerbs::on(client, Clock::real(), namespace, name).retry().await?;
+            print(&format!("tkc/{namespace}/{name} takes up what has failed: {}\n", changed.join(", ")))
+        }
+        Target::Cluster(..) => anyhow::bail!(Usage("Cluster API tries again by itself".to_owned())),
+    }
+}
+
 impl OnNodes {
-    /// Cluster API pauses no single node.
+    /// Of a guest cluster no single node is paused.
     fn no_node(&self) -> anyhow::Result<()> {
         match &self.node {
-            Some(_) => anyhow::bail!(Usage("--node is for Upgrades: a Cluster is paused as a whole".to_owned())),
+            Some(_) => anyhow::bail!(Usage("--node is for Upgrades: a guest cluster is paused as a whole".to_owned())),
             None => Ok(()),
         }
     }
@@ -209,8 +263,15 @@ mod tests {
     fn a_cluster_is_named_with_its_namespace() {
         assert_eq!(target("cluster/team/web").unwrap(), Target::Cluster("team".to_owned(), "web".to_owned()));
         assert_eq!(target("upgrade/up").unwrap(), Target::Upgrade("up".to_owned()));
-        for text in ["cluster/web", "cluster//web", "cluster/a/b/c", "tkc/team/web"] {
+        assert_eq!(target("tkc/team/web").unwrap(), Target::Tanzu("team".to_owned(), "web".to_owned()));
+        for text in ["cluster/web", "cluster//web", "cluster/a/b/c", "tkc/web", "plan/team/web"] {
             assert!(target(text).is_err() && cluster(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_cluster_api_tries_again_by_itself_is_not_retried() {
+        assert_eq!(retried("tkc/team/web").unwrap(), Target::Tanzu("team".to_owned(), "web".to_owned()));
+        assert!(retried("cluster/team/web").is_err());
     }
 }

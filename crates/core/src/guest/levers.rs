@@ -4,9 +4,11 @@
 //! raised only once the control plane is done: a Cluster of a class sees to that itself.
 
 use drover_api::cluster_api::PAUSED;
+use drover_api::marks::AFTER;
 use serde_json::{Value, json};
 
 use super::order::Version;
+use crate::after::{self, Name};
 use crate::cluster::cluster_api::{Cluster as Guest, KubeadmControlPlane, Machine, MachineDeployment, is_paused};
 use crate::cluster::{Cluster, Meta, ObjectRef, Projection};
 use crate::why::{Pool, Progress, is_part_of_another};
@@ -59,6 +61,12 @@ pub enum Refusal {
         "the control plane is on its way to {to}, with {updated} of {wanted} machines: the workers are raised when it is done"
     )]
     ControlPlaneFirst { to: String, updated: i64, wanted: i64 },
+    #[error("{cluster} comes after {other} ({AFTER}), which is not done: drover status cluster/{name}")]
+    ComesAfter { cluster: String, other: String, name: String },
+    #[error("{AFTER} of {cluster} names Cluster {name}, which is not there: mend it, or take it away")]
+    AfterNobody { cluster: String, name: String },
+    #[error("{cluster} comes after Cluster {name}, and that comes after it: take {AFTER} out of one of them")]
+    Circle { cluster: String, name: String },
     #[error("{0} asks for {1} already: there is nothing to start")]
     Nothing(String, String),
     #[error("{0} is paused already")]
@@ -114,6 +122,7 @@ pub fn start(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Ref
         let name = format!("cluster/{namespace}/{name}");
         return Err(Refusal::Paused { cluster: words(own), name });
     }
+    in_its_turn(cluster, own)?;
     let plane = api.control_plane_of(own).filter(|_| own.spec.control_plane_ref.kind == KubeadmControlPlane::KIND);
     let is_nobodys = own.spec.control_plane_ref.kind.is_empty() && own.spec.topology.is_none();
     if plane.is_none() && own.spec.topology.is_none() && !is_nobodys {
@@ -151,6 +160,29 @@ pub fn start(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Ref
     }
     let raise = json!({ "template": { "spec": { "version": to } } });
     Ok(behind.into_iter().map(|deployment| lever(deployment, raise.clone())).collect())
+}
+
+/// The Clusters that one comes after.
+pub fn predecessors(own: &Guest) -> Vec<Name> {
+    let text = own.metadata.annotations.get(AFTER).map(String::as_str).unwrap_or_default();
+    after::named(&own.metadata.namespace, text)
+}
+
+/// Every Cluster that this one comes after is as it is asked for.
+fn in_its_turn(cluster: &Cluster, own: &Guest) -> Result<(), Refusal> {
+    let find = |(namespace, name): &Name| cluster.cluster_api.clusters.get(namespace, name);
+    let mine = (own.metadata.namespace.clone(), own.metadata.name.clone());
+    for key in predecessors(own) {
+        let name = format!("{}/{}", key.0, key.1);
+        let Some(other) = find(&key) else { return Err(Refusal::AfterNobody { cluster: words(own), name }) };
+        if after::leads_to(&key, &mine, |key| find(key).map(predecessors).unwrap_or_default()) {
+            return Err(Refusal::Circle { cluster: words(own), name });
+        }
+        if Progress::of_cluster(cluster, other).differs {
+            return Err(Refusal::ComesAfter { cluster: words(own), other: words(other), name });
+        }
+    }
+    Ok(())
 }
 
 /// What a control plane is of, or is to be of, with who says so.

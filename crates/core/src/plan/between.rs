@@ -8,6 +8,7 @@ use super::decide::{View, read_wish};
 use super::gate;
 use super::selection::Selection;
 use super::window::Window;
+use crate::after::{self, Name};
 use crate::claims::Claims;
 use crate::decision::{Reason, Wait};
 use crate::seen::PlanSeen;
@@ -76,34 +77,20 @@ fn after_others(view: &View<'_>, now: Timestamp) -> Vec<Wait> {
 }
 
 /// Namespace and name of each Plan that `plan` comes after.
-fn predecessors(plan: &PlanSeen) -> Vec<(String, String)> {
+fn predecessors(plan: &PlanSeen) -> Vec<Name> {
     let text = plan.meta.annotations.get(marks::AFTER).map(String::as_str).unwrap_or_default();
-    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-    names
-        .map(|name| match name.split_once('/') {
-            Some((namespace, name)) => (namespace.to_owned(), name.to_owned()),
-            None => (plan.meta.namespace.clone(), name.to_owned()),
-        })
-        .collect()
+    after::named(&plan.meta.namespace, text)
 }
 
 /// Does `from` come after the Plan that is decided on, over however many others?
 fn leads_back(view: &View<'_>, from: &PlanSeen) -> bool {
-    let mut seen = vec![&from.meta.name];
-    let mut next = 0;
-    while let Some(name) = seen.get(next).copied() {
-        if *name == view.plan.meta.name {
-            return true;
-        }
-        next += 1;
+    let name = |plan: &PlanSeen| (plan.meta.namespace.clone(), plan.meta.name.clone());
+    let is_seen = |(namespace, _): &Name| *namespace == view.plan.meta.namespace;
+    let after = |(_, name): &Name| {
         let before = view.plans.get(name).map(predecessors).unwrap_or_default();
-        for (_, name) in before {
-            if let Some((name, _)) = view.plans.get_key_value(&name).filter(|(name, _)| !seen.contains(name)) {
-                seen.push(name);
-            }
-        }
-    }
-    false
+        before.into_iter().filter(is_seen).collect()
+    };
+    after::leads_to(&name(from), &name(view.plan), after)
 }
 
 /// Taken from the facts: the other's status may be of what was asked for a moment ago.

@@ -10,7 +10,9 @@ use drover_api::tanzu::NAMESPACE;
 use drover_clock::{Clock, later};
 use drover_core::decision::Act;
 use drover_core::guest::tanzu::addons::Told;
-use drover_core::guest::tanzu::{Settings, View, decide, forsaken, order_of_addons};
+use drover_core::guest::tanzu::between::{self, Standing};
+use drover_core::guest::tanzu::places::{Places, by_name};
+use drover_core::guest::tanzu::{Decision, Settings, View, decide, forsaken, order_of_addons, standing};
 use drover_core::guest::{Collection, Write};
 use jiff::Timestamp;
 use kube::Client;
@@ -35,6 +37,8 @@ use crate::inbox;
 const PEEK_AGAIN: Duration = Duration::from_secs(10);
 /// From one write of a status that says nothing but itself to the next.
 const STATUS_AGAIN: Duration = Duration::from_secs(1);
+/// How many clusters are updated at once if nothing else is said.
+pub const LIMIT: usize = 5;
 /// What a guest refuses is hardly mended within the first pauses of all.
 const FIRST_TRIES: u32 = 3;
 
@@ -45,13 +49,15 @@ pub struct ClustersOptions {
     pub election: ElectionOptions,
     pub settings: Settings,
     pub guests: Arc<dyn Guests>,
+    /// So many clusters are updated at once; none: all that are asked for.
+    pub limit: Option<usize>,
     pub clock: Clock,
 }
 
 impl ClustersOptions {
     pub fn new(identity: &str, settings: Settings, guests: Arc<dyn Guests>, clock: Clock) -> Self {
         let election = ElectionOptions::new(NAMESPACE, "drover-guest");
-        ClustersOptions { identity: identity.to_owned(), election, settings, guests, clock }
+        ClustersOptions { identity: identity.to_owned(), election, settings, guests, limit: Some(LIMIT), clock }
     }
 }
 
@@ -247,9 +253,12 @@ impl Shift {
         match part.collection {
             Collection::Tanzu => {
                 self.keep_desks();
-                self.wake(|one| one == key, false);
+                let ledger = &self.ledger;
+                let follow: BTreeSet<Key> =
+                    ledger.clusters().filter(|one| between::named(one).contains(key)).map(key_of).collect();
+                self.wake(|one| one == key || follow.contains(one), false);
             }
-            Collection::Images | Collection::Jobs | Collection::Controllers => self.wake_all(),
+            Collection::Images | Collection::Jobs | Collection::Controllers | Collection::ConfigMaps => self.wake_all(),
             collection => {
                 let asks = matches!(collection, Collection::Machines | Collection::Sets);
                 self.wake(|one| one.0 == key.0, asks);
@@ -311,7 +320,7 @@ impl Shift {
 
     async fn look_at(&mut self, key: &Key) {
         let now = self.options.clock.now();
-        let Some(decision) = self.view(key, now).map(|view| decide(&view)) else { return };
+        let Some(decision) = self.decide(key, now) else { return };
         if let Some(desk) = self.desks.get_mut(key).filter(|desk| decision.asks_guest && !desk.asking) {
             desk.asks_at = now;
         }
@@ -417,6 +426,17 @@ impl Shift {
         self.peeks.spawn(errand.run(self.news.clone()));
     }
 
+    /// Decides, knowing which clusters are at work, and how those stand that come before.
+    fn decide(&self, key: &Key, now: Timestamp) -> Option<Decision> {
+        let view = self.view(key, now)?;
+        let clusters = by_name(self.ledger.clusters());
+        let (map, me) = (self.ledger.places(), self.options.identity.as_str());
+        let places = self.options.limit.map(|limit| Places { map, limit, me, clusters: &clusters });
+        let stands = |other: &Key| self.view(other, now).map_or(Standing::Missing, |view| standing(&view));
+        let after = between::predecessors(view.tkc, |other| self.ledger.cluster(other), stands);
+        Some(decide(&View { places, after: &after, ..view }))
+    }
+
     fn view(&self, key: &Key, now: Timestamp) -> Option<View<'_>> {
         let desk = self.desks.get(key)?;
         Some(View {
@@ -426,6 +446,8 @@ impl Shift {
             system: self.ledger.space(NAMESPACE),
             nodes: desk.nodes.as_ref(),
             addons: desk.addons.as_ref(),
+            places: None,
+            after: &[],
             settings: &self.options.settings,
             now,
         })

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::tanzu::NAMESPACE;
+use drover_api::marks::PLACES;
+use drover_api::tanzu::{NAMESPACE, PLACES_MAP};
 use drover_core::guest::{Collection, Object, Seen};
 use serde_json::{Value, json};
 
@@ -19,13 +20,15 @@ pub struct Part {
     pub kind: &'static str,
     /// Only in this namespace; empty: in all.
     namespace: &'static str,
+    /// Only with this label; empty: all.
+    label: &'static str,
 }
 
 const fn part(collection: Collection, api_version: &'static str, kind: &'static str, namespace: &'static str) -> Part {
-    Part { collection, api_version, kind, namespace }
+    Part { collection, api_version, kind, namespace, label: "" }
 }
 
-pub const PARTS: [Part; 12] = [
+pub const PARTS: [Part; 13] = [
     part(Collection::Tanzu, "run.tanzu.vmware.com/v1alpha1", "TanzuKubernetesCluster", ""),
     part(Collection::Images, "vmoperator.vmware.com/v1alpha1", "VirtualMachineImage", ""),
     part(Collection::Clusters, "cluster.x-k8s.io/v1alpha2", "Cluster", ""),
@@ -38,13 +41,27 @@ pub const PARTS: [Part; 12] = [
     part(Collection::MachineTemplates, "infrastructure.cluster.vmware.com/v1alpha2", "WCPMachineTemplate", ""),
     part(Collection::Jobs, "batch/v1", "Job", NAMESPACE),
     part(Collection::Controllers, "apps/v1", "Deployment", NAMESPACE),
+    Part { label: PLACES, ..part(Collection::ConfigMaps, "v1", "ConfigMap", NAMESPACE) },
 ];
 
 impl Part {
     pub fn followed(self) -> follow::Collection {
-        let place = if self.namespace.is_empty() { String::new() } else { format!("/namespaces/{}", self.namespace) };
-        let path = format!("/apis/{}{place}/{}s", self.api_version, self.kind.to_lowercase());
-        follow::Collection { path, label: "", metadata_only: false }
+        follow::Collection { path: self.path_in(self.namespace), label: self.label, metadata_only: false }
+    }
+
+    /// As far as it concerns clusters of a namespace.
+    pub fn path_for(self, namespace: &str) -> String {
+        match self.collection {
+            Collection::Images => self.path_in(""),
+            _ if self.namespace.is_empty() => self.path_in(namespace),
+            _ => self.path_in(self.namespace),
+        }
+    }
+
+    fn path_in(self, namespace: &str) -> String {
+        let place = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
+        let root = if self.api_version.contains('/') { "apis" } else { "api" };
+        format!("/{root}/{}{place}/{}s", self.api_version, self.kind.to_lowercase())
     }
 
     /// An object as it is kept: what is large and never read is left out, and it says what it is.
@@ -136,6 +153,11 @@ impl Ledger {
 
     pub fn clusters(&self) -> impl Iterator<Item = &Value> {
         self.spaces.values().flat_map(|space| space.all(Collection::Tanzu))
+    }
+
+    /// The ConfigMap that says which clusters are updated now.
+    pub fn places(&self) -> Option<&Value> {
+        self.space(NAMESPACE).get(Collection::ConfigMaps, PLACES_MAP)
     }
 
     /// Other controllers that do the same, and are at work.

@@ -14,6 +14,7 @@ mod hands;
 mod ledger;
 mod real;
 mod recovery;
+mod word;
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -28,9 +29,10 @@ use jiff::Timestamp;
 use kube::Client;
 use serde::Deserialize;
 
-pub use self::clusters::{Clusters, ClustersOptions};
+pub use self::clusters::{Clusters, ClustersOptions, LIMIT};
 pub use self::real::RealGuests;
 pub use self::recovery::{RecoveryError, recover_certificates};
+pub use self::word::{TanzuVerbs, WordError};
 
 use self::books::Books;
 use self::etcd::Authority;

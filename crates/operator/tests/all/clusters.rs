@@ -233,3 +233,58 @@ async fn a_cluster_that_is_not_there_is_said_to_be_missing() {
     let said = verbs.start("v1.34.1").await.unwrap_err().to_string();
     assert!(said.starts_with("there is no Cluster team/nothing"), "{said}");
 }
+
+impl Ground {
+    async fn change(&self, kind: &str, name: &str, patch: Value) {
+        let request = Request::patch(format!("{}/{name}", self.path(kind).0))
+            .header("Content-Type", "application/merge-patch+json")
+            .body(patch.to_string().into_bytes())
+            .unwrap();
+        self.client.request::<Value>(request).await.unwrap();
+        self.written();
+    }
+
+    async fn comes_after(&self, name: &str, others: &str) {
+        let patch = json!({ "metadata": { "annotations": { "drover.dev/after": others } } });
+        self.change("Cluster", name, patch).await;
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_that_comes_after_another_is_started_when_that_is_done() {
+    let ground = Ground::new("v1beta2", "v1.33.4", &["v1.33.4"], "v1.33.4").await;
+    let status = json!({ "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "upToDateReplicas": 2, "availableReplicas": 2 });
+    ground.change("MachineDeployment", "web-md", json!({ "status": status })).await;
+    ground.comes_after("web", "first").await;
+    assert_eq!(
+        ground.refused("v1.34.1").await,
+        "drover.dev/after of Cluster team/web names Cluster team/first, which is not there: mend it, or take it away"
+    );
+
+    let reference =
+        json!({ "kind": "KubeadmControlPlane", "name": "first", "apiGroup": "controlplane.cluster.x-k8s.io" });
+    ground.make("Cluster", "first", json!({ "spec": { "controlPlaneRef": reference } })).await;
+    ground.make("KubeadmControlPlane", "first", json!({ "spec": { "version": "v1.34.1", "replicas": 1 } })).await;
+    let labels = json!({ "cluster.x-k8s.io/cluster-name": "first", "cluster.x-k8s.io/control-plane": "" });
+    let machine = json!({
+        "metadata": { "labels": labels }, "spec": { "clusterName": "first", "version": "v1.33.4" },
+        "status": { "nodeRef": { "name": "n" } },
+    });
+    ground.make("Machine", "first-0", machine).await;
+    assert_eq!(
+        ground.refused("v1.34.1").await,
+        "Cluster team/web comes after Cluster team/first (drover.dev/after), which is not done: drover status \
+         cluster/team/first"
+    );
+
+    ground.comes_after("first", "team/web").await;
+    assert_eq!(
+        ground.refused("v1.34.1").await,
+        "Cluster team/web comes after Cluster team/first, and that comes after it: take drover.dev/after out of one of them"
+    );
+
+    ground.comes_after("first", "").await;
+    ground.change("Machine", "first-0", json!({ "spec": { "version": "v1.34.1" } })).await;
+    ground.verbs().start("v1.34.1").await.unwrap();
+    assert_eq!(ground.written(), ["web of kubeadmcontrolplanes"]);
+}

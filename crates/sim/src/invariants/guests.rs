@@ -3,7 +3,7 @@
 //! away from a Node that has not what the new one needs, what they leave behind goes after the last old Node, and the control plane
 //! waits for them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -29,38 +29,44 @@ pub struct GuestSeen {
 
 impl Checker {
     /// After a change in the guest cluster.
-    pub fn see_guest(&mut self, guest: &Known, change: &Change<'_>) {
-        self.check_add_on(guest, change);
+    pub fn see_guest(&mut self, cluster: &(String, String), guest: &Known, change: &Change<'_>) {
+        let mut seen = self.guests.remove(cluster).unwrap_or_default();
+        self.check_add_on(&seen, guest, change);
+        self.check_etcd(&mut seen, guest);
+        self.guests.insert(cluster.clone(), seen);
+    }
+
+    fn check_etcd(&mut self, seen: &mut GuestSeen, guest: &Known) {
         let (voters, well) = (voters(guest), |part: &str, name: &String| is_ready(guest, &format!("{part}-{name}")));
         let up = voters.iter().filter(|name| well("etcd", name)).count();
         let has_quorum = up > voters.len() / 2;
         let answers = has_quorum && voters.iter().any(|name| well("etcd", name) && well("kube-apiserver", name));
-        if !self.guest.began {
-            self.guest.began = has_quorum && answers && up == voters.len();
-            (self.guest.has_quorum, self.guest.answers) = (self.guest.began, self.guest.began);
-            self.guest.distributions = distributions(guest).map(|(_, distribution)| distribution.to_owned()).collect();
+        if !seen.began {
+            seen.began = has_quorum && answers && up == voters.len();
+            (seen.has_quorum, seen.answers) = (seen.began, seen.began);
+            seen.distributions = distributions(guest).map(|(_, distribution)| distribution.to_owned()).collect();
             return;
         }
-        if std::mem::replace(&mut self.guest.has_quorum, has_quorum) && !has_quorum {
+        if std::mem::replace(&mut seen.has_quorum, has_quorum) && !has_quorum {
             self.violation(format!(
                 "etcd of the guest cluster has lost its quorum: {up} of {} voters are well",
                 voters.len()
             ));
         }
-        if std::mem::replace(&mut self.guest.answers, answers) && !answers {
+        if std::mem::replace(&mut seen.answers, answers) && !answers {
             self.violation("the API of the guest cluster does not answer any more".to_owned());
         }
     }
 
     /// An object of an add-on, as an operator has just left it.
-    fn check_add_on(&mut self, guest: &Known, change: &Change<'_>) {
+    fn check_add_on(&mut self, seen: &GuestSeen, guest: &Known, change: &Change<'_>) {
         let is_one = |object: &Value| object["metadata"]["labels"]["drover.dev/addon"].is_string();
         if !change.is_by_an_operator() {
             return;
         }
         let shown = format!("{}/{}/{}", change.kind, change.namespace, change.name);
         let Some(after) = change.after else {
-            let old = distributions(guest).find(|(_, distribution)| self.guest.distributions.contains(*distribution));
+            let old = distributions(guest).find(|(_, distribution)| seen.distributions.contains(*distribution));
             if let Some((node, _)) = old.filter(|_| change.before.is_some_and(is_one)) {
                 self.violation(format!(
                     "{shown} of an add-on is deleted, and Node {node} of the old distribution is left"
@@ -89,7 +95,8 @@ impl Checker {
         if !begins {
             return;
         }
-        for tkc in known.all("TanzuKubernetesCluster") {
+        let of = change.after.map(|job| &job["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"]);
+        for tkc in known.all("TanzuKubernetesCluster").filter(|tkc| Some(&tkc["metadata"]["name"]) == of) {
             let addons = tkc["status"]["addons"].as_object().into_iter().flatten();
             let late = addons.filter(|(_, addon)| addon["status"] != "applied" && addon["status"] != "unmanaged");
             let late: Vec<&String> = late.map(|(place, _)| place).collect();
@@ -113,31 +120,39 @@ impl Checker {
         }
     }
 
+    pub(super) fn check_machines(&mut self, known: &Known) {
+        let mut machines: BTreeMap<(String, String), (Vec<&Value>, Vec<(&str, &Value)>)> = BTreeMap::new();
+        for (namespace, name, machine) in known.named("Machine") {
+            let labels = &machine["metadata"]["labels"];
+            let cluster = labels["cluster.x-k8s.io/cluster-name"].as_str().unwrap_or_default();
+            let (masters, workers) = machines.entry((namespace.to_owned(), cluster.to_owned())).or_default();
+            match labels["cluster.x-k8s.io/control-plane"].is_string() {
+                true => masters.push(machine),
+                false => workers.push((name, machine)),
+            }
+        }
+        for (cluster, (masters, workers)) in machines {
+            self.check_order(&masters, &workers);
+            let (count, seen) = (masters.len(), self.guests.entry(cluster).or_default());
+            if !seen.began {
+                seen.machines = count;
+            } else if count > seen.machines + 1 || count < seen.machines {
+                let before = seen.machines;
+                self.violation(format!("the control plane of {before} machines has {count}"));
+            }
+        }
+    }
+
     /// No worker is made of a version that a machine of the control plane has not.
-    fn check_order(&mut self, known: &Known) {
+    fn check_order(&mut self, masters: &[&Value], workers: &[(&str, &Value)]) {
         let version = |machine: &Value| {
             let text = machine["spec"]["version"].as_str().unwrap_or_default();
             let numbers = text.split(['.', '+', '-']).map(|part| part.parse::<u64>().unwrap_or(0));
             numbers.collect::<Vec<u64>>()
         };
-        let is_master = |machine: &&Value| machine["metadata"]["labels"]["cluster.x-k8s.io/control-plane"].is_string();
-        let Some(oldest) = known.all("Machine").filter(is_master).map(version).min() else { return };
-        let ahead = known.named("Machine").find(|(_, _, machine)| !is_master(machine) && version(machine) > oldest);
-        if let Some((_, name, _)) = ahead {
+        let Some(oldest) = masters.iter().map(|machine| version(machine)).min() else { return };
+        if let Some((name, _)) = workers.iter().find(|(_, machine)| version(machine) > oldest) {
             self.violation(format!("worker {name} is of a higher version than the control plane"));
-        }
-    }
-
-    pub(super) fn check_machines(&mut self, known: &Known) {
-        self.check_order(known);
-        let is_of_control_plane =
-            |machine: &&Value| machine["metadata"]["labels"]["cluster.x-k8s.io/control-plane"].is_string();
-        let count = known.all("Machine").filter(is_of_control_plane).count();
-        if !self.guest.began {
-            self.guest.machines = count;
-        } else if count > self.guest.machines + 1 || count < self.guest.machines {
-            let before = self.guest.machines;
-            self.violation(format!("the control plane of {before} machines has {count}"));
         }
     }
 }

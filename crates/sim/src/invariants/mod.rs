@@ -7,6 +7,7 @@ mod drains;
 pub mod ends;
 pub mod guests;
 mod nodes;
+mod places;
 pub mod selector;
 mod status;
 mod upgrades;
@@ -100,13 +101,16 @@ pub struct Checker {
     tampered: BTreeSet<String>,
     /// Secrets that are gone, by namespace and name, and since when.
     gone_secrets: BTreeMap<(String, String), Timestamp>,
-    guest: guests::GuestSeen,
+    /// By namespace and name of the Cluster.
+    guests: BTreeMap<(String, String), guests::GuestSeen>,
+    /// How many guest clusters may be updated at once; none: as many as there are.
+    guest_limit: Option<usize>,
     violations: Vec<String>,
 }
 
 impl Checker {
-    pub fn new(cordoned: &BTreeSet<String>, leave: Leave) -> Self {
-        Checker { cordoned: cordoned.clone(), leave, ..Checker::default() }
+    pub fn new(cordoned: &BTreeSet<String>, guest_limit: Option<usize>, leave: Leave) -> Self {
+        Checker { cordoned: cordoned.clone(), guest_limit, leave, ..Checker::default() }
     }
 
     /// What was found since it was last asked.
@@ -130,7 +134,10 @@ impl Checker {
             "Job" => {
                 self.check_job(known, change);
                 self.check_add_ons_first(known, change);
+                self.check_turn(known, change);
             }
+            "MachineDeployment" => self.check_turn(known, change),
+            "ConfigMap" => self.check_places(known, change),
             "Plan" => {
                 self.check_claims(known, change);
                 self.check_status(known, change);

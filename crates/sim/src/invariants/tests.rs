@@ -15,7 +15,7 @@ impl Run {
     /// A Plan that takes one node at a time, and cordons.
     fn new(cordoned: &[&str]) -> Self {
         let cordoned = cordoned.iter().map(|name| (*name).to_owned()).collect();
-        let mut run = Run { known: Known::default(), checker: Checker::new(&cordoned, Leave::default()) };
+        let mut run = Run { known: Known::default(), checker: Checker::new(&cordoned, None, Leave::default()) };
         let claims =
             json!({ "epoch": 1, "holder": "operator-1", "nodes": { "n1": { "id": "c1" }, "n2": { "id": "c2" } } });
         run.put(

@@ -129,6 +129,10 @@ sabotages! {
     ResultOfAnotherHash,
     /// A write that failed counts as done.
     RefusalIgnored,
+    /// Which guest clusters are at work is written whatever others have written since it was seen.
+    PlacesUnguarded,
+    /// A guest cluster counts as done when its control plane begins.
+    PlaceGivenBackEarly,
 }
 
 impl Sabotage {

@@ -3,7 +3,7 @@
 use drover_api::plan::Plan;
 use drover_corral::apiserver::ApiServer;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
@@ -12,6 +12,7 @@ use crate::gate::Asked;
 
 const CLAIMS: &str = "drover.dev/claims";
 const CLAIM: &str = "drover.dev/claim";
+const PLACES: &str = "drover-guest-places";
 
 pub(super) fn rewrite(sabotage: Sabotage, purpose: &str, asked: &mut Asked, server: &ApiServer) -> Verdict {
     match (sabotage, purpose) {
@@ -19,6 +20,11 @@ pub(super) fn rewrite(sabotage: Sabotage, purpose: &str, asked: &mut Asked, serv
         | (Sabotage::ClaimUnguarded, "ClaimNodes")
         | (Sabotage::ReleaseUnguarded, "ReleaseNode")
         | (Sabotage::StatusUnguarded, "PublishStatus") => without_guard(asked),
+        (Sabotage::PlacesUnguarded, "PATCH configmaps") if asked.name == PLACES => without_guard(asked),
+        (Sabotage::PlaceGivenBackEarly, "PATCH jobs") => {
+            give_places_back(server);
+            Verdict::Pass
+        }
         (Sabotage::DeleteByName, "DeleteJob") => {
             asked.body["preconditions"] = Value::Null;
             Verdict::Changed
@@ -177,6 +183,15 @@ fn end_claims(asked: &mut Asked, server: &ApiServer) {
     plan.annotations_mut().insert(CLAIMS.to_owned(), claims.to_string());
     // A conflict is as good: then there is nothing to end.
     let _ = direct.update(&plan);
+}
+
+/// Nobody is at work any more, as far as is written down.
+fn give_places_back(server: &ApiServer) {
+    let direct = server.direct("operator-1");
+    let Ok(Some(mut map)) = direct.get::<ConfigMap>(Some("vmware-system-tkg"), PLACES) else { return };
+    map.annotations_mut().insert(CLAIMS.to_owned(), json!({ "clusters": {} }).to_string());
+    // A conflict is as good: then there is nothing to end.
+    let _ = direct.update(&map);
 }
 
 /// Answers with the object as it is, as if the write had been done.

@@ -110,6 +110,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "guest-tkc-addon-fails",
     "guest-tkc-addons-kept",
     "guest-tkc-addons-cut-off",
+    "guest-tkc-many",
     "beside-the-original",
     "no-permission",
 ];
@@ -154,8 +155,12 @@ impl Scenario {
             }
         }
         let complete = self.expect.complete.iter().flatten();
-        match complete.into_iter().find(|name| !self.plan_names().contains(name)) {
-            Some(name) => Err(format!("expect.complete names {name}, which is no Plan of the scenario")),
+        let is_known =
+            |name: &&String| self.plan_names().contains(name) || self.guests().any(|guest| guest.name == **name);
+        match complete.into_iter().find(|name| !is_known(name)) {
+            Some(name) => {
+                Err(format!("expect.complete names {name}, which is no Plan or guest cluster of the scenario"))
+            }
             None if self.sampled == Some(0) => Err("sampled is at least 1".to_owned()),
             None => Ok(()),
         }

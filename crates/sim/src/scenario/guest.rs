@@ -125,24 +125,38 @@ impl Scenario {
 
     /// The definitions and objects of guest clusters in the management cluster.
     pub(super) fn guest_objects(&self) -> Vec<Value> {
-        let Some(guest) = &self.guest else { return Vec::new() };
+        if self.guest.is_none() {
+            return Vec::new();
+        }
         let mut objects = definitions::guest();
-        objects.extend(guest.settled(&self.from).settled(Timestamp::UNIX_EPOCH).management);
+        for guest in self.guests() {
+            objects.extend(guest.settled(&self.from).settled(Timestamp::UNIX_EPOCH).management);
+        }
         objects.extend(self.tanzu_objects());
         objects
     }
 
-    /// The guest cluster's own API server; none without one.
-    pub fn guest_server(&self, options: Options) -> Option<ApiServer> {
-        self.guest.as_ref().map(|_| ApiServer::new(options))
+    /// All guest clusters.
+    pub fn guests(&self) -> impl Iterator<Item = &Guest> {
+        self.guest.iter().chain(&self.beside)
     }
 
-    /// Makes what is on the guest cluster.
-    pub fn set_up_guest(&self, server: &ApiServer) -> Result<(), Box<Status>> {
-        let Some(guest) = &self.guest else { return Ok(()) };
-        let mut objects = guest.settled(&self.from).settled(Timestamp::UNIX_EPOCH).guest;
-        objects.extend(guest.manifests.iter().cloned());
-        server.load(&json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": objects }))
+    /// The API servers of guest clusters, by namespace and name of their Clusters.
+    pub fn guest_servers(&self, options: Options) -> BTreeMap<(String, String), ApiServer> {
+        let seeds = (0..).map(|number: u64| options.seed.wrapping_add(number));
+        let server = |seed: u64| ApiServer::new(Options { seed, ..options });
+        self.guests().zip(seeds).map(|(guest, seed)| (guest.key(), server(seed))).collect()
+    }
+
+    /// Makes what is on guest clusters.
+    pub fn set_up_guests(&self, servers: &BTreeMap<(String, String), ApiServer>) -> Result<(), Box<Status>> {
+        for guest in self.guests() {
+            let Some(server) = servers.get(&guest.key()) else { continue };
+            let mut objects = guest.settled(&self.from).settled(Timestamp::UNIX_EPOCH).guest;
+            objects.extend(guest.manifests.iter().cloned());
+            server.load(&json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": objects }))?;
+        }
+        Ok(())
     }
 
     /// The machines of the guest cluster, without heartbeats.
@@ -156,14 +170,33 @@ impl Scenario {
         if self.guest.is_some() { Part::GUESTS.to_vec() } else { Vec::new() }
     }
 
-    /// What is still wrong with a guest cluster that is to be updated. `guest` is what is on it.
-    pub fn unmet_of_guest(&self, known: &Known, guest: &Known) -> Vec<String> {
-        let mut unmet: Vec<String> =
-            self.expect.guest_objects.iter().filter_map(|objects| objects.unmet(guest)).collect();
-        let Some(lines) = self.guest.as_ref().filter(|_| self.expect.complete.is_none()) else { return unmet };
+    /// What is still wrong with guest clusters that are to be updated. `guests` is what is on them.
+    pub fn unmet_of_guests(&self, known: &Known, guests: &BTreeMap<(String, String), Known>) -> Vec<String> {
+        let first = self.guest.as_ref().and_then(|lines| guests.get(&lines.key()));
+        let mut unmet: Vec<String> = first
+            .iter()
+            .flat_map(|guest| self.expect.guest_objects.iter().filter_map(|all| all.unmet(guest)))
+            .collect();
+        let is_expected = |lines: &&Guest| self.expect.complete.as_ref().is_none_or(|all| all.contains(&lines.name));
+        for lines in self.guests().filter(is_expected) {
+            let Some(guest) = guests.get(&lines.key()) else { continue };
+            let own = self.unmet_of_guest(known, lines, guest);
+            unmet.extend(own.into_iter().map(|sentence| match self.beside.is_empty() {
+                true => sentence,
+                false => format!("{}: {sentence}", lines.name),
+            }));
+        }
+        unmet
+    }
+
+    fn unmet_of_guest(&self, known: &Known, lines: &Guest, guest: &Known) -> Vec<String> {
+        let mut unmet = Vec::new();
+        let is_own = |namespace: &str, object: &Value| {
+            namespace == lines.namespace && object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == lines.name
+        };
         let version = kubernetes(&self.to).trim_start_matches('v');
         let (mut names, mut all, mut parts) = (BTreeSet::new(), BTreeSet::new(), [BTreeSet::new(), BTreeSet::new()]);
-        for (_, name, machine) in known.named("Machine") {
+        for (_, name, machine) in known.named("Machine").filter(|(namespace, _, machine)| is_own(namespace, machine)) {
             all.insert(name.to_owned());
             if machine["metadata"]["labels"]["cluster.x-k8s.io/control-plane"].is_string() {
                 names.insert(name.to_owned());
@@ -194,7 +227,8 @@ impl Scenario {
             unmet.push(format!("there are {} workers, not {workers}", all.len() - names.len()));
         }
         for (kind, part) in ["KubeadmConfig", "WCPMachine"].into_iter().zip(&parts) {
-            let left: BTreeSet<String> = known.named(kind).map(|(_, name, _)| name.to_owned()).collect();
+            let of_it = known.named(kind).filter(|(namespace, _, object)| is_own(namespace, object));
+            let left: BTreeSet<String> = of_it.map(|(_, name, _)| name.to_owned()).collect();
             if left != *part {
                 unmet.push(format!("there are {kind}s {left:?}, and machines refer to {part:?}"));
             }
@@ -206,7 +240,9 @@ impl Scenario {
                 unmet.push(format!("the {what} are {found:?}, the machines {machines:?}"));
             }
         }
-        unmet.extend(self.tanzu().into_iter().flat_map(|guest| self.unmet_of_tanzu(known, guest)));
+        if lines.tanzu {
+            unmet.extend(self.unmet_of_tanzu(known, lines));
+        }
         // A TanzuKubernetesCluster of the same distribution keeps its control plane, and its certificates their owner.
         if !lines.tanzu || self.from != self.to {
             unmet.extend(unmet_certificates(known, lines));

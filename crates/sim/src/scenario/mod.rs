@@ -61,6 +61,12 @@ pub struct Scenario {
     /// A guest cluster of Cluster API, whose control plane is updated instead of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest: Option<Guest>,
+    /// More guest clusters, each with an API server of its own, if a TanzuKubernetesCluster stands for the first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Guest>,
+    /// How many TanzuKubernetesClusters are updated at once, if not as many as the operator does by itself; 0: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guest_limit: Option<usize>,
     /// Virtual machines, each with a volume; KubeVirt and Longhorn come with them.
     #[serde(skip_serializing_if = "Vms::is_none")]
     pub vms: Vms,
@@ -165,6 +171,8 @@ impl Default for Scenario {
             workloads: Vec::new(),
             harvester: None,
             guest: None,
+            beside: Vec::new(),
+            guest_limit: None,
             vms: Vms::default(),
             plans: Vec::new(),
             manifests: Vec::new(),

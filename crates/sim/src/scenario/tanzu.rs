@@ -82,7 +82,7 @@ impl Scenario {
         if self.to != self.from {
             objects.push(image(&self.to, &guest.new_addons));
         }
-        objects.push(guest.tanzu_object(&self.from, &self.to));
+        objects.extend(self.guests().map(|guest| guest.tanzu_object(&self.from, &self.to)));
         objects
     }
 
@@ -100,7 +100,9 @@ impl Scenario {
         }
         let finalizers = tkc["metadata"]["finalizers"].as_array().into_iter().flatten();
         unmet.extend(finalizers.map(|one| format!("the TanzuKubernetesCluster still carries {one}")));
-        for (_, name, deployment) in known.named("MachineDeployment") {
+        let is_own =
+            |object: &Value| object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == guest.name.as_str();
+        for (_, name, deployment) in known.named("MachineDeployment").filter(|(_, _, one)| is_own(one)) {
             for mark in ["drover.dev/failed", "drover.dev/held"] {
                 if deployment["metadata"]["annotations"][mark].is_string() {
                     unmet.push(format!("MachineDeployment {name} still carries {mark}"));

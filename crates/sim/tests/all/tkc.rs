@@ -55,6 +55,11 @@ fn add_ons_of_a_guest_that_cannot_be_reached_are_applied_when_it_can() {
     comes_to_its_end("guest-tkc-addons-cut-off");
 }
 
+#[test]
+fn one_cluster_at_a_time_is_updated_and_one_that_halts_holds_up_no_other() {
+    comes_to_its_end("guest-tkc-many");
+}
+
 /// `make sim` tries all of them, in all scenarios.
 #[test]
 fn crashes_other_faults_and_random_schedules_do_no_harm() {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::difference::leaves;
 use super::job::{self, State};
+use super::places::{self, Gate};
 use super::{Held, Reason, View, Wait, text, time};
 use crate::decision::Act;
 use crate::guest::copy;
@@ -33,6 +34,8 @@ pub enum Course {
     /// The first of these changes the TanzuKubernetesCluster itself, and is decided on alone.
     Marks(Write),
     Acts(Vec<Write>),
+    /// It would begin, and waits for its turn.
+    Queues(Wait),
 }
 
 /// The Machines that differ, and in what.
@@ -85,16 +88,23 @@ pub fn course(view: &View<'_>, order: &Order, differing: &[(String, Vec<String>)
     if let Some(failed) = jobs.iter().find(|one| job::state(one) == State::Failed) {
         return Course::Stopped(failure(view, failed, "has failed"));
     }
-    if let Some(active) = jobs.iter().find(|one| job::state(one) == State::Active) {
+    if let Some(active) = jobs.iter().find(|one| job::state(one) == State::Active && !job::is_unbegun(one)) {
         let object = job_object(active);
         let sentence = format!("{object} is at work on the control plane");
         let remedy = format!("kubectl -n {NAMESPACE} logs -l job-name={}", object.name);
         return Course::Waits(view.wait(object, Reason::ControlPlaneUpdating, sentence).with_remedy(remedy));
     }
     if differing.is_empty() {
-        return if has_finalizer(view) { Course::Marks(finalizer(view, false)) } else { Course::Settled };
+        let unbegun: Vec<Write> = jobs.iter().filter(|one| job::is_unbegun(one)).map(|one| cleared(one)).collect();
+        return match has_finalizer(view) {
+            _ if !unbegun.is_empty() => Course::Acts(unbegun),
+            true => Course::Marks(finalizer(view, false)),
+            false => Course::Settled,
+        };
     }
-    if let Some(ended) = jobs.iter().find(|one| text(&one["metadata"]["name"]) == job::name(order)) {
+    let (prepared, others): (Vec<&Value>, Vec<&Value>) =
+        jobs.iter().partition(|one| job::is_unbegun(one) && text(&one["metadata"]["name"]) == job::name(order));
+    if let Some(ended) = others.iter().find(|one| text(&one["metadata"]["name"]) == job::name(order)) {
         let wait = failure(view, ended, "has ended well, and yet machines differ from what is asked for");
         let until = time(&ended["status"]["completionTime"]).and_then(|end| end.checked_add(AFTERMATH).ok());
         return match until.filter(|until| *until > view.now) {
@@ -108,18 +118,36 @@ pub fn course(view: &View<'_>, order: &Order, differing: &[(String, Vec<String>)
     if let Some(wait) = workers_too_old(view, order) {
         return Course::Stopped(wait);
     }
+    match places::gate(view) {
+        Gate::Open => {}
+        Gate::Takes(write) => return Course::Acts(vec![*write]),
+        Gate::Shut(wait) => return Course::Queues(*wait),
+        Gate::Paused(wait) => return Course::Waits(*wait),
+    }
     if !has_finalizer(view) {
         return Course::Marks(finalizer(view, true));
     }
-    let outdated = jobs.iter().map(|job| Write {
-        object: job_object(job),
-        act: Act::Delete { uid: text(&job["metadata"]["uid"]).to_owned() },
-        purpose: "clear away the Job of an earlier update",
-    });
+    if let Some(job) = prepared.first() {
+        let act = Act::Patch(job::begun(job));
+        return Course::Acts(vec![Write {
+            object: job_object(job),
+            act,
+            purpose: "let the update of a control plane begin",
+        }]);
+    }
+    let outdated = others.iter().map(|one| cleared(one));
     let manifest = job::manifest(view, order);
     let object = Object::of(Side::Management, &manifest);
     let create = Write { object, act: Act::Create(manifest), purpose: "begin the update of a control plane" };
     Course::Acts(outdated.chain([create]).collect())
+}
+
+pub fn cleared(job: &Value) -> Write {
+    Write {
+        object: job_object(job),
+        act: Act::Delete { uid: text(&job["metadata"]["uid"]).to_owned() },
+        purpose: "clear away the Job of an earlier update",
+    }
 }
 
 fn settles(view: &View<'_>, job: &Value, until: Timestamp) -> Wait {
@@ -140,7 +168,7 @@ fn failure(view: &View<'_>, job: &Value, how: &str) -> Wait {
     view.wait(object, Reason::ControlPlaneUpdateFailed, sentence).with_remedy(remedy)
 }
 
-fn job_object(job: &Value) -> Object {
+pub fn job_object(job: &Value) -> Object {
     // Items of a list do not say what they are.
     Object { api_version: "batch/v1".to_owned(), kind: "Job".to_owned(), ..Object::of(Side::Management, job) }
 }

@@ -6,9 +6,10 @@ use drover_api::marks::GUEST;
 use drover_api::tanzu::NAMESPACE;
 use serde_json::Value;
 
+use super::between::Standing;
 use super::distribution::{Asked, Distribution, asked, written_down};
 use super::publish::{Findings, status};
-use super::{Decision, Held, Reason, View, Wait, addons, control_plane, job, rollout, text, wanted, workers};
+use super::{Decision, Held, Reason, View, Wait, addons, control_plane, job, places, rollout, text, wanted, workers};
 use crate::decision::Act;
 use crate::guest::order::Version;
 use crate::guest::seen::{Collection, Seen};
@@ -20,17 +21,18 @@ pub fn decide(view: &View<'_>) -> Decision {
         return leave(view);
     }
     let mut found = Findings::default();
-    let acts = match look(view, &mut found) {
-        Ok(acts) => acts,
+    let (mut acts, is_refused) = match look(view, &mut found) {
+        Ok(acts) => (acts, false),
         Err(wait) => {
             found.waits.push(*wait);
-            Vec::new()
+            (Vec::new(), true)
         }
     };
+    acts.extend(places::settle(view, found.wants, is_refused));
     // What changes the TanzuKubernetesCluster itself is done alone: all else rests on its version.
     let is_own = |write: &Write| write.object == view.object();
     let writes = match acts.iter().any(is_own) {
-        true => acts,
+        true => acts.into_iter().filter(|write| is_own(write)).collect(),
         // What differs is said before it is acted on.
         false => status(view, &found).into_iter().chain(acts).collect(),
     };
@@ -88,6 +90,8 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
         control_plane::Course::Settled => found.waits.extend(scaled(view)),
         control_plane::Course::Waits(wait) => {
             found.moves = true;
+            // A Job that has ended a moment ago is still the cluster's turn.
+            found.wants = wait.reason == Reason::ControlPlaneUpdating;
             found.waits.push(wait);
         }
         control_plane::Course::Stopped(wait) => {
@@ -95,13 +99,23 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
             found.waits.push(wait);
         }
         control_plane::Course::Marks(mark) => return Ok(vec![mark]),
-        control_plane::Course::Acts(writes) => acts.extend(writes),
+        control_plane::Course::Acts(writes) => {
+            found.wants = true;
+            acts.extend(writes);
+        }
+        control_plane::Course::Queues(wait) => {
+            found.wants = true;
+            found.waits.push(wait);
+        }
     }
     if let Some(pool) = pool? {
         let course = rollout::course(view, &pool, &before);
         found.moves |= rollout::moves(view, pool.deployment);
-        found.waits.extend(course.waits);
-        acts.extend(course.writes);
+        let follows = differing.is_empty() && course.waits.iter().any(|wait| wait.reason == Reason::ControlPlaneFirst);
+        found.wants |= course.wants || follows && !before.halted;
+        // Control plane and workers may wait for the same turn, or take the same place.
+        found.waits.extend(course.waits.into_iter().filter(|wait| !found.waits.contains(wait)).collect::<Vec<_>>());
+        acts.extend(course.writes.into_iter().filter(|write| !acts.contains(write)).collect::<Vec<_>>());
     }
     if found.waits.iter().all(|wait| wait.reason != Reason::AddonsNotApplied) {
         found.waits.extend(addons::trouble(view, &distribution));
@@ -135,7 +149,7 @@ fn scaled(view: &View<'_>) -> Option<Wait> {
 }
 
 /// Versions never fall, and never skip a minor.
-fn refuse(view: &View<'_>, distribution: &Distribution) -> Held<()> {
+pub(super) fn refuse(view: &View<'_>, distribution: &Distribution) -> Held<()> {
     let refused = |sentence: String, remedy: &str| {
         Err(Box::new(view.wait(view.object(), Reason::VersionRefused, sentence).with_remedy(remedy)))
     };
@@ -178,7 +192,21 @@ fn leave(view: &View<'_>) -> Decision {
     if jobs.is_empty() && control_plane::has_finalizer(view) {
         writes.push(control_plane::finalizer(view, false));
     }
+    writes.extend(places::leave(view).filter(|_| jobs.is_empty()));
     Decision { writes, ..Decision::default() }
+}
+
+/// How a cluster stands that others come after, by what there is of it.
+pub fn standing(view: &View<'_>) -> Standing {
+    let mut found = Findings::default();
+    let acts = look(view, &mut found);
+    match acts {
+        _ if !view.tkc["metadata"]["deletionTimestamp"].is_null() => Standing::OnItsWay,
+        Err(_) => Standing::Halted,
+        Ok(_) if found.waits.iter().any(|wait| wait.reason.stops()) => Standing::Halted,
+        Ok(acts) if acts.is_empty() && found.differences.is_empty() && !found.moves => Standing::Done,
+        Ok(_) => Standing::OnItsWay,
+    }
 }
 
 /// Jobs of ours whose cluster is gone. `clusters` are the uids of those that there are.

@@ -75,8 +75,7 @@ pub fn asked(view: &View<'_>) -> Held<Asked> {
         let remedy = "set spec.distribution.fullVersion to null to follow spec.distribution.version";
         return Err(refused(Reason::VersionUnknown, sentence, remedy.to_owned()));
     }
-    let plain = |version: &str| version.trim_start_matches('v').to_owned();
-    let Some((version, image)) = versions(view).into_iter().find(|(version, _)| plain(version) == plain(full)) else {
+    let Some((version, image)) = versions(view).into_iter().find(|(version, _)| is_same(version, full)) else {
         let sentence = format!("spec.distribution.fullVersion is {full}, and no image is of that version");
         return Err(refused(Reason::VersionUnknown, sentence, list_images()));
     };
@@ -94,12 +93,23 @@ pub fn written_down(view: &View<'_>, version: &str) -> Write {
 
 /// Versions and the images of them.
 fn versions<'a>(view: &View<'a>) -> Vec<(String, &'a Value)> {
-    let of = |image: &'a Value| {
-        let info = &image["spec"]["productInfo"];
-        let version = [text(&info["fullVersion"]), text(&info["version"])].into_iter().find(|one| !one.is_empty())?;
-        Some((version.to_owned(), image))
-    };
+    let of = |image: &'a Value| Some((version_of(image)?.to_owned(), image));
     view.global.all(Collection::Images).filter_map(of).collect()
+}
+
+fn version_of(image: &Value) -> Option<&str> {
+    let info = &image["spec"]["productInfo"];
+    [text(&info["fullVersion"]), text(&info["version"])].into_iter().find(|one| !one.is_empty())
+}
+
+/// Whether an image is of this version, in full.
+pub fn is_of(image: &Value, version: &str) -> bool {
+    version_of(image).is_some_and(|own| is_same(own, version))
+}
+
+/// With or without `v`.
+pub fn is_same(one: &str, other: &str) -> bool {
+    one.trim_start_matches('v') == other.trim_start_matches('v')
 }
 
 fn newer<'a>(one: (String, &'a Value), other: (String, &'a Value)) -> (String, &'a Value) {

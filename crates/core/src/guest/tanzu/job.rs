@@ -2,7 +2,7 @@
 //! collector would not find it. A finalizer holds the TanzuKubernetesCluster while the Job is at work instead.
 
 use drover_api::cluster_api::labels::CLUSTER_NAME;
-use drover_api::marks::GUEST;
+use drover_api::marks::{BEGUN, GUEST};
 use drover_api::tanzu::NAMESPACE;
 use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::{CONTAINER, NAME_PREFIX, UPGRADE_ID, UPGRADE_VERSION};
 use jiff::SignedDuration;
@@ -28,6 +28,19 @@ pub enum State {
     Active,
     Complete,
     Failed,
+}
+
+/// It was made, and not let begin: it has no pods yet.
+pub fn is_unbegun(job: &Value) -> bool {
+    job["spec"]["parallelism"] == 0 && job["metadata"]["annotations"][BEGUN].is_null()
+}
+
+/// Lets a Job begin that was made without pods.
+pub fn begun(job: &Value) -> Value {
+    json!({
+        "metadata": { "resourceVersion": job["metadata"]["resourceVersion"], "annotations": { BEGUN: "true" } },
+        "spec": { "parallelism": 1 },
+    })
 }
 
 pub fn state(job: &Value) -> State {
@@ -114,7 +127,8 @@ pub fn manifest(view: &View<'_>, order: &Order) -> Value {
         "apiVersion": "batch/v1", "kind": "Job",
         "metadata": { "name": name(order), "namespace": NAMESPACE, "labels": labels, "annotations": own },
         "spec": {
-            "backoffLimit": 3, "completions": 1, "parallelism": 1,
+            // Where the number of clusters at work is limited, a Job that is made late must not begin by itself.
+            "backoffLimit": 3, "completions": 1, "parallelism": i32::from(view.places.is_none()),
             "template": { "metadata": { "labels": labels, "annotations": about }, "spec": pod },
         },
     })

@@ -6,20 +6,23 @@
 //! status before anything is done about it. A rollout of workers that gets nowhere is halted, and can be taken back.
 
 pub mod addons;
+pub mod between;
 mod control_plane;
 mod decide;
 mod difference;
 mod distribution;
 mod job;
+pub mod places;
 mod publish;
 mod rollout;
+pub mod verbs;
 mod wanted;
 mod workers;
 
 #[cfg(test)]
 mod tests;
 
-pub use decide::{decide, forsaken, order_of_addons};
+pub use decide::{decide, forsaken, order_of_addons, standing};
 pub use job::Settings;
 
 use std::collections::BTreeMap;
@@ -48,6 +51,10 @@ pub struct View<'a> {
     pub nodes: Option<&'a BTreeMap<String, bool>>,
     /// What became of its add-ons; none if it was not asked yet.
     pub addons: Option<&'a addons::Told>,
+    /// Who is updated now, where that is limited.
+    pub places: Option<places::Places<'a>>,
+    /// The clusters that come before this one.
+    pub after: &'a [between::Predecessor],
     pub settings: &'a Settings,
     pub now: Timestamp,
 }
@@ -95,6 +102,14 @@ pub enum Reason {
     MachineIncomplete,
     /// An add-on is not applied in its version.
     AddonsNotApplied,
+    /// As many clusters are updated as may be at once.
+    AnotherClusterFirst,
+    /// Its owner has paused it.
+    ClusterPaused,
+    /// It comes after a cluster that is not done.
+    PredecessorFirst,
+    /// The order between clusters names one that is not there, or goes in a circle.
+    OrderRefused,
     /// What add-ons no longer contain stays for the sake of a Node.
     OldNodesLeft,
     /// Workers are too old for the version of the control plane.
@@ -126,6 +141,7 @@ impl Reason {
                 | Reason::ImageInvalid
                 | Reason::CountRefused
                 | Reason::MachineIncomplete
+                | Reason::OrderRefused
                 | Reason::WorkersTooOld
                 | Reason::ControlPlaneUpdateFailed
                 | Reason::WorkersUnclear
@@ -147,6 +163,11 @@ impl<'a> View<'a> {
 
     fn namespace(&self) -> &'a str {
         self.tkc["metadata"]["namespace"].as_str().unwrap_or_default()
+    }
+
+    /// `NAMESPACE/NAME`
+    fn key(&self) -> String {
+        format!("{}/{}", self.namespace(), self.name())
     }
 
     fn uid(&self) -> &'a str {

@@ -27,6 +27,8 @@ pub struct Findings {
     pub addons: Option<Value>,
     /// The guest is to be asked for other add-ons than it was.
     pub asks_guest: bool,
+    /// There is something to begin with.
+    pub wants: bool,
 }
 
 /// Written only if it says something else than what stands there.
@@ -140,7 +142,7 @@ fn published(wait: &Wait) -> Value {
 }
 
 /// Kubernetes keeps whole seconds.
-fn whole(moment: Timestamp) -> Timestamp {
+pub fn whole(moment: Timestamp) -> Timestamp {
     Timestamp::from_second(moment.as_second()).unwrap_or(moment)
 }
 

@@ -4,8 +4,9 @@
 use drover_api::marks::{HELD, LAST_GOOD, ON_FAILURE, RETURN, WORKERS_FAILED};
 use serde_json::{Value, json};
 
+use super::places::{self, Gate};
 use super::workers::{Target, Workers};
-use super::{Reason, View, Wait, text};
+use super::{Reason, View, Wait, text, time};
 use crate::decision::Act;
 use crate::guest::dialect::Dialect;
 use crate::guest::order::Version;
@@ -17,15 +18,28 @@ use crate::guest::wait::{Object, Side, Write};
 pub struct Course {
     pub writes: Vec<Write>,
     pub waits: Vec<Wait>,
+    /// There is something to begin with.
+    pub wants: bool,
 }
 
 impl Course {
     fn write(deployment: &Value, patch: Value, purpose: &'static str) -> Self {
-        Course { writes: vec![guarded(deployment, patch, purpose)], waits: Vec::new() }
+        Course { writes: vec![guarded(deployment, patch, purpose)], ..Course::default() }
     }
 
     fn wait(wait: Wait) -> Self {
-        Course { writes: Vec::new(), waits: vec![wait] }
+        Course { waits: vec![wait], ..Course::default() }
+    }
+
+    /// What moves machines needs the cluster's place.
+    fn in_its_place(self, view: &View<'_>) -> Self {
+        let (writes, held, wants) = match places::gate(view) {
+            Gate::Open => (self.writes, None, true),
+            Gate::Takes(write) => (vec![*write], None, true),
+            Gate::Shut(wait) => (Vec::new(), Some(*wait), true),
+            Gate::Paused(wait) => (Vec::new(), Some(*wait), false),
+        };
+        Course { writes, waits: self.waits.into_iter().chain(held).collect(), wants }
     }
 }
 
@@ -53,7 +67,7 @@ pub fn course(view: &View<'_>, workers: &Workers<'_>, before: &ControlPlane) -> 
         let patch = json!({
             "metadata": { "annotations": { HELD: null, WORKERS_FAILED: null } }, "spec": { "paused": null },
         });
-        return Course::write(deployment, patch, "let workers go on");
+        return Course::write(deployment, patch, "let workers go on").in_its_place(view);
     }
     let count = &view.tkc["spec"]["topology"]["workers"]["count"];
     if count.is_i64() && deployment["spec"]["replicas"] != *count {
@@ -70,6 +84,11 @@ pub fn course(view: &View<'_>, workers: &Workers<'_>, before: &ControlPlane) -> 
     }
     if state.paused {
         return Course::wait(paused(view, deployment));
+    }
+    if let Some(wait) = places::paused(view) {
+        let patch = json!({ "metadata": { "annotations": { HELD: "true" } }, "spec": { "paused": true } });
+        let held = Course::write(deployment, patch, "hold the workers of a paused cluster");
+        return Course { waits: vec![wait], ..held };
     }
     watch(view, workers)
 }
@@ -135,7 +154,7 @@ fn begin(view: &View<'_>, workers: &Workers<'_>, state: &State, before: &Control
     }
     let mut writes = workers.templates.clone();
     writes.push(guarded(deployment, patch, "point workers at other templates"));
-    Course { writes, waits: Vec::new() }
+    Course { writes, ..Course::default() }.in_its_place(view)
 }
 
 /// Workers of a version never come before a control plane of it; Machines on their way out are still part of that.
@@ -168,7 +187,8 @@ fn after_failure(view: &View<'_>, workers: &Workers<'_>, state: &State, failed: 
         let write = guarded(deployment, patch, "take workers back to their last good templates");
         let object = Object::of(Side::Management, deployment);
         let sentence = format!("{object} goes back to its last good templates: {}", failed.sentence);
-        return Course { writes: vec![write], waits: vec![view.wait(object, Reason::WorkersFailed, sentence)] };
+        let waits = vec![view.wait(object, Reason::WorkersFailed, sentence)];
+        return Course { writes: vec![write], waits, ..Course::default() }.in_its_place(view);
     }
     let object = Object::of(Side::Management, deployment);
     let sentence = format!("{object} is halted: {}", failed.sentence);
@@ -199,7 +219,7 @@ fn paused(view: &View<'_>, deployment: &Value) -> Wait {
 fn watch(view: &View<'_>, workers: &Workers<'_>) -> Course {
     let waits = under_way(view, workers.deployment);
     let over = waits.iter().find(|wait| wait.is_over(view.now));
-    let Some(over) = over else { return Course { writes: Vec::new(), waits } };
+    let Some(over) = over else { return Course { waits, ..Course::default() } };
     let failed = json!({
         "target": workers.current.to_string(), "reason": over.reason.to_string(), "sentence": over.sentence,
     });
@@ -207,7 +227,7 @@ fn watch(view: &View<'_>, workers: &Workers<'_>) -> Course {
         "metadata": { "annotations": { WORKERS_FAILED: failed.to_string(), HELD: "true" } }, "spec": { "paused": true },
     });
     let write = guarded(workers.deployment, patch, "halt a rollout of workers that gets nowhere");
-    Course { writes: vec![write], waits }
+    Course { writes: vec![write], waits, ..Course::default() }
 }
 
 fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
@@ -306,6 +326,26 @@ pub fn moves(view: &View<'_>, deployment: &Value) -> bool {
     !(has_all && are_gone && stay)
 }
 
+/// Machines of other templates are left, or none of the current ones is made yet.
+pub fn rolls(view: &View<'_>, deployment: &Value) -> bool {
+    let spec = &deployment["spec"]["template"]["spec"];
+    let of_it = || view.own.all(Collection::Sets).filter(|set| is_owned(set, deployment));
+    let has_some = |set: &Value| {
+        let number = |value: &Value| value.as_i64().unwrap_or(0);
+        number(&set["spec"]["replicas"]) > 0 || number(&set["status"]["replicas"]) > 0
+    };
+    let is_new = |set: &&Value| set["spec"]["template"]["spec"] == *spec;
+    !of_it().any(|set| is_new(&set)) || of_it().filter(|set| !is_new(set)).any(has_some)
+}
+
+/// A worker is on its way out, and may still come to that: one that takes longer than it may is not waited for. Clocks need not agree,
+/// so a time that is far ahead counts no more than one that is long past.
+pub fn someone_leaves(view: &View<'_>) -> bool {
+    let since = |machine: &Value| time(&machine["metadata"]["deletionTimestamp"]);
+    let mut leaving = view.machines(false).filter_map(since);
+    leaving.any(|since| view.now.duration_since(since).abs() < view.settings.machine_timeout)
+}
+
 fn pointed(target: &Target) -> Value {
     json!({ "metadata": {}, "spec": { "template": { "spec": {
         "version": target.version,
@@ -314,7 +354,7 @@ fn pointed(target: &Target) -> Value {
     }}}})
 }
 
-fn guarded(object: &Value, mut patch: Value, purpose: &'static str) -> Write {
+pub fn guarded(object: &Value, mut patch: Value, purpose: &'static str) -> Write {
     patch["metadata"]["resourceVersion"] = object["metadata"]["resourceVersion"].clone();
     Write { object: Object::of(Side::Management, object), act: Act::Patch(patch), purpose }
 }

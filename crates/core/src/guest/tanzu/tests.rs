@@ -13,6 +13,8 @@ mod leftovers;
 mod paper;
 mod refusals;
 mod rollouts;
+mod turns;
+mod words;
 
 const OLD: &str = "v1.15.5+vmware.1-guest.1";
 const NEW: &str = "v1.16.7+vmware.1-guest.1";
@@ -30,6 +32,9 @@ struct Scene {
     told: Option<addons::Told>,
     /// The guest has not been asked yet.
     is_unasked: bool,
+    /// How many clusters are updated at once, and which are; without, all are.
+    turns: Option<turns::Turns>,
+    after: Vec<between::Predecessor>,
 }
 
 fn noon() -> Timestamp {
@@ -71,6 +76,8 @@ fn settled() -> Scene {
         revision: 1,
         told: None,
         is_unasked: false,
+        turns: None,
+        after: Vec::new(),
     };
     for version in [OLD, NEW] {
         scene.image(version);
@@ -262,6 +269,8 @@ impl Scene {
             system: &self.system,
             nodes: None,
             addons,
+            places: self.turns.as_ref().map(turns::Turns::places),
+            after: &self.after,
             settings: &self.settings,
             now: self.now,
         }
@@ -296,8 +305,13 @@ impl Scene {
                 json_patch::merge(&mut self.tkc, patch);
                 self.tkc["metadata"]["resourceVersion"] = json!(self.revision.to_string());
             }
+            Act::Patch(_) | Act::Create(_) if kind == "ConfigMap" => {
+                let revision = self.revision;
+                self.turns.as_mut().unwrap().perform(&write.act, revision);
+            }
             Act::Patch(patch) => {
-                let mut object = self.own.get(collection, &write.object.name).unwrap().clone();
+                let space = if kind == "Job" { &self.system } else { &self.own };
+                let mut object = space.get(collection, &write.object.name).unwrap().clone();
                 assert_eq!(patch["metadata"]["resourceVersion"], object["metadata"]["resourceVersion"]);
                 json_patch::merge(&mut object, patch);
                 self.put(collection, object);

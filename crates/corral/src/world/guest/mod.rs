@@ -26,7 +26,7 @@ mod workers;
 #[cfg(test)]
 mod workers_tests;
 
-pub use seeds::{Guest, Settled, certificate_texts};
+pub use seeds::{Guest, Settled, address, certificate_texts};
 pub use workers::image_name;
 
 use drover_api::cluster_api::secrets;

@@ -58,6 +58,11 @@ pub fn certificate_texts() -> BTreeMap<&'static str, (String, String)> {
     ])
 }
 
+/// Where the API server of a guest cluster is said to be.
+pub fn address(namespace: &str, name: &str) -> String {
+    format!("https://{name}.{namespace}.guest:6443")
+}
+
 impl Guest {
     pub fn machine_names(&self) -> Vec<String> {
         (1..=self.machines).map(|number| self.machine_name(number)).collect()
@@ -146,7 +151,7 @@ impl Guest {
                     "data": { secrets::CERTIFICATE: STANDARD.encode(text), secrets::KEY: STANDARD.encode(key) },
                 })
             });
-        let server = format!("https://{}.{}.guest:6443", self.name, self.namespace);
+        let server = address(&self.namespace, &self.name);
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "admin",
             "clusters": [{ "name": self.name, "cluster": { "server": server } }],
