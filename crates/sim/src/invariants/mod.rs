@@ -6,6 +6,7 @@ mod claims;
 mod drains;
 pub mod ends;
 pub mod guests;
+mod harvester;
 mod nodes;
 pub mod selector;
 mod status;
@@ -101,6 +102,7 @@ pub struct Checker {
     /// Secrets that are gone, by namespace and name, and since when.
     gone_secrets: BTreeMap<(String, String), Timestamp>,
     guest: guests::GuestSeen,
+    nodes: harvester::NodesSeen,
     violations: Vec<String>,
 }
 
@@ -122,7 +124,10 @@ impl Checker {
     /// `known` is how everything is after the change.
     pub fn see(&mut self, known: &Known, change: &Change<'_>) {
         match change.kind {
-            "Node" => self.check_node(known, change),
+            "Node" => {
+                self.check_node(known, change);
+                self.note_member(change);
+            }
             "Pod" => {
                 self.check_pod(known, change);
                 self.check_drained(known, change);
@@ -130,6 +135,7 @@ impl Checker {
             "Job" => {
                 self.check_job(known, change);
                 self.check_add_ons_first(known, change);
+                self.check_node_job(known, change);
             }
             "Plan" => {
                 self.check_claims(known, change);
@@ -140,6 +146,7 @@ impl Checker {
                 self.check_certificates(known, change);
             }
             "Machine" => self.check_machines(known),
+            "VirtualMachine" => self.check_stopped(known, change),
             _ => {}
         }
         self.check_only_driver(known, change);
