@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 # Programs are chosen by --bin, never by -p: then all of them share the dependencies that the tests were built with.
 
-.PHONY: help demo docs demo-real build image test test-real record diff-fuzz sim sabotage mutants fuzz bench bench-sim bench-plan bench-preflight lab
+.PHONY: help demo docs demo-real build image test test-real record diff-fuzz sim sabotage mutants fuzz bench bench-sim bench-harvester bench-plan bench-preflight lab
 
 help: ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -77,6 +77,9 @@ bench-preflight: ## Measure preflight on 1,000 nodes, 10,000 VMs and 30,000 pods
 
 bench-sim: ## Measure simulated upgrades: crashes at every write, 100 nodes, 1,000 nodes with 30,000 pods
 	cargo bench --locked -p drover-sim --bench sim
+
+bench-harvester: ## Measure how long simulated upgrades of Harvester wait for nobody, and their requests, on 3, 10 and 100 nodes
+	cargo bench --locked -p drover-sim --bench harvester
 
 bench-plan: build ## Measure Plans on a real control plane with KWOK nodes; ARGS="--controller-command '...'" measures another
 	@./scripts/need cargo cc go

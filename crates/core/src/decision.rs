@@ -69,6 +69,10 @@ pub enum Kind {
     CapiCluster,
     /// Of longhorn.io.
     Setting,
+    /// Of longhorn.io.
+    Engine,
+    /// Of longhorn.io.
+    VolumeAttachment,
 }
 
 /// One object: `Node/n1`, `Job/system-upgrade/apply-…`.
@@ -275,7 +279,7 @@ pub enum Reason {
     EvictionRefused,
     /// A pod that was asked to go still ends.
     PodTerminating,
-    /// The volume of a pod that has gone is still attached to the node.
+    /// A volume that no pod uses, or no longer, is still attached to the node.
     VolumeAttached,
     /// The Upgrade asks for something that cannot be done.
     UpgradeInvalid,
@@ -289,6 +293,8 @@ pub enum Reason {
     ReleaseRefused,
     /// Images are being loaded on nodes.
     ImagesPreloading,
+    /// A node has lost an image that a step needs.
+    ImageMissing,
     /// A Node is not part of the upgrade, because nobody manages it.
     NodeUnmanaged,
     /// The user has paused a node.
@@ -313,13 +319,14 @@ pub enum Reason {
 
 impl Reason {
     /// Those that Upgrades add.
-    pub const OF_UPGRADES: [Reason; 16] = [
+    pub const OF_UPGRADES: [Reason; 17] = [
         Reason::UpgradeInvalid,
         Reason::AnotherUpgradeFirst,
         Reason::ImageNotReady,
         Reason::RepositoryNotReady,
         Reason::ReleaseRefused,
         Reason::ImagesPreloading,
+        Reason::ImageMissing,
         Reason::NodeUnmanaged,
         Reason::NodePaused,
         Reason::PlannerWorks,

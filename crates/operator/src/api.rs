@@ -316,6 +316,8 @@ fn place(kind: Kind) -> (&'static str, &'static str, &'static str) {
         Kind::Cluster => ("provisioning.cattle.io", "v1", "clusters"),
         Kind::CapiCluster => ("cluster.x-k8s.io", "v1beta1", "clusters"),
         Kind::Setting => ("longhorn.io", "v1beta2", "settings"),
+        Kind::Engine => ("longhorn.io", "v1beta2", "engines"),
+        Kind::VolumeAttachment => ("longhorn.io", "v1beta2", "volumeattachments"),
     }
 }
 

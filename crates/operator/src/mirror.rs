@@ -265,7 +265,7 @@ fn kind_of(kind: Kind) -> String {
     match kind {
         Kind::Cluster => "Cluster.provisioning.cattle.io".to_owned(),
         Kind::CapiCluster => "Cluster".to_owned(),
-        Kind::Setting => "Setting.longhorn.io".to_owned(),
+        Kind::Setting | Kind::Engine | Kind::VolumeAttachment => format!("{kind:?}.longhorn.io"),
         kind => format!("{kind:?}"),
     }
 }

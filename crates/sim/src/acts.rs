@@ -49,6 +49,7 @@ pub fn lasts(fault: &Fault) -> Duration {
         | Fault::NodesGone
         | Fault::MigrationsFail
         | Fault::NodePromoted
+        | Fault::TunnelsRefused
         | Fault::Reboot => AWHILE,
         Fault::PlanReplaced => REPLACING,
         Fault::PlanGone => UNDOING,
@@ -105,6 +106,7 @@ pub async fn perform(fault: &Fault, server: &ApiServer) {
         }
         Fault::NodePromoted => products::promote(&user),
         Fault::EtcdMemberLost => products::lose_member(&user),
+        Fault::TunnelsRefused => products::refuse_tunnels(&user),
         Fault::OriginalActs => drop(tokio::spawn(original::act(server.clone()))),
         Fault::Apply(objects) => apply(server, objects).await,
         Fault::Patch(patch) => change(server, patch).await,
@@ -335,6 +337,7 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
         "RKEControlPlane" => ("/apis/rke.cattle.io/v1", "rkecontrolplanes"),
         "ManagedChart" => ("/apis/management.cattle.io/v3", "managedcharts"),
         "Bundle" => ("/apis/fleet.cattle.io/v1alpha1", "bundles"),
+        "Setting" => ("/apis/harvesterhci.io/v1beta1", "settings"),
         "Addon" => ("/apis/harvesterhci.io/v1beta1", "addons"),
         "Upgrade" => ("/apis/harvesterhci.io/v1beta1", "upgrades"),
         "VirtualMachineImage" => ("/apis/harvesterhci.io/v1beta1", "virtualmachineimages"),

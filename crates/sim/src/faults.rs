@@ -153,6 +153,8 @@ pub enum Fault {
     NodePromoted,
     /// The last server of a Harvester cluster is no member of etcd any more.
     EtcdMemberLost,
+    /// For 20 seconds the tunnel from Rancher to the cluster is refused (401): it does not reach the cluster's agent.
+    TunnelsRefused,
     /// From here on no image gets on with its download.
     DownloadsStall,
 
@@ -280,6 +282,7 @@ impl Fault {
                     | Fault::VolumesNeverHeal
                     | Fault::NodePromoted
                     | Fault::EtcdMemberLost
+                    | Fault::TunnelsRefused
                     | Fault::DownloadsStall
                     | Fault::Apply(_)
                     | Fault::Patch(_)
@@ -408,6 +411,7 @@ impl std::fmt::Display for Fault {
             Fault::VolumesNeverHeal => "no volume heals any more",
             Fault::NodePromoted => "somebody promotes a worker",
             Fault::EtcdMemberLost => "a server is no member of etcd any more",
+            Fault::TunnelsRefused => "Rancher does not reach the agent of the cluster, for 20 seconds",
             Fault::DownloadsStall => "no image gets on with its download any more",
         };
         f.write_str(text)

@@ -30,8 +30,9 @@ use crate::story::Story;
 const LATENCY: Duration = Duration::from_millis(1);
 /// What must still be true this long after the upgrade has ended.
 const AFTERMATH: Duration = Duration::from_secs(90);
-/// The run without faults takes no longer.
+/// The run without faults takes no longer; that of a Harvester cluster takes one node after another.
 const LIMIT: Duration = Duration::from_secs(3600);
+const LIMIT_OF_A_NODE: Duration = Duration::from_secs(300);
 /// How often it is looked whether a run has ended.
 const LOOK: Duration = Duration::from_millis(500);
 const WATCH_WINDOW: usize = 10_000;
@@ -299,7 +300,11 @@ impl Stage {
 
     /// Twice the time without faults after the last fault, plus the deadlines of the waits that are open.
     fn limit(&self) -> Timestamp {
-        let Some(calm) = self.terms.calm else { return later(self.started, LIMIT) };
+        let Some(calm) = self.terms.calm else {
+            let nodes = u32::try_from(self.scenario.nodes).unwrap_or(u32::MAX);
+            let each = if self.scenario.harvester.is_some() { LIMIT_OF_A_NODE } else { Duration::ZERO };
+            return later(self.started, LIMIT.max(each.saturating_mul(nodes)));
+        };
         let troubled_until = self.gate.troubled_until();
         later(troubled_until.max(self.started), calm * 2 + RECOVERY).max(self.open_deadline(calm))
     }

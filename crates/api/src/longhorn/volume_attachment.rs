@@ -28,6 +28,10 @@ foreign_part! {
 pub mod types {
     /// A pod uses it.
     pub const CSI: &str = "csi-attacher";
+    /// The pod that shares it with others.
+    pub const SHARE: &str = "share-manager-controller";
     /// Somebody has attached it by hand.
     pub const BY_HAND: &str = "longhorn-api";
+    /// The same, in Longhorn's user interface.
+    pub const BY_HAND_ON_SCREEN: &str = "longhorn-ui";
 }

@@ -3,7 +3,7 @@
 use super::{Cluster, OF_UPGRADES, RESOURCES};
 
 /// The kinds that are worth a watch, as [`super::Resource::kind`] names them: what explanations and forecasts read.
-pub const FOLLOWED: [&str; 43] = [
+pub const FOLLOWED: [&str; 44] = [
     "Node",
     "Lease",
     "Pod",
@@ -26,6 +26,7 @@ pub const FOLLOWED: [&str; 43] = [
     "Volume.longhorn.io",
     "Replica.longhorn.io",
     "Engine.longhorn.io",
+    "VolumeAttachment.longhorn.io",
     "InstanceManager.longhorn.io",
     "Setting.longhorn.io",
     "Upgrade",

@@ -18,6 +18,8 @@ seen! {
     VolumeStatus {
         robustness: String,
         state: String,
+        #[serde(rename = "currentNodeID")]
+        current_node_id: String,
         kubernetes_status: KubernetesStatus,
     }
     KubernetesStatus {
@@ -55,11 +57,26 @@ seen! {
         volume_name: String,
         #[serde(rename = "nodeID")]
         node_id: String,
+        desire_state: String,
     }
     EngineStatus {
         current_state: String,
         replica_mode_map: BTreeMap<String, String>,
         instance_manager_name: String,
+    }
+
+    VolumeAttachment {
+        metadata: Meta,
+        spec: VolumeAttachmentSpec,
+    }
+    VolumeAttachmentSpec {
+        /// Who wants the volume to be attached, and where.
+        attachment_tickets: BTreeMap<String, Ticket>,
+    }
+    Ticket {
+        r#type: String,
+        #[serde(rename = "nodeID")]
+        node_id: String,
     }
 
     InstanceManager {
@@ -152,6 +169,7 @@ projections! {
     Volume => "Volume.longhorn.io",
     Replica => "Replica.longhorn.io",
     Engine => "Engine.longhorn.io",
+    VolumeAttachment => "VolumeAttachment.longhorn.io",
     InstanceManager => "InstanceManager.longhorn.io",
     Setting => "Setting.longhorn.io",
     Backup => "Backup.longhorn.io",
@@ -164,6 +182,7 @@ shelves! {
         volumes: Volume = ("longhorn.io", "Volume"),
         replicas: Replica = ("longhorn.io", "Replica"),
         engines: Engine = ("longhorn.io", "Engine"),
+        attachments: VolumeAttachment = ("longhorn.io", "VolumeAttachment"),
         instance_managers: InstanceManager = ("longhorn.io", "InstanceManager"),
         settings: Setting = ("longhorn.io", "Setting"),
         backups: Backup = ("longhorn.io", "Backup"),

@@ -85,6 +85,7 @@ pub const RESOURCES: &[Resource] = &[
     of("Volume.longhorn.io", "longhorn.io", &["v1beta2", "v1beta1"], "volumes"),
     of("Replica.longhorn.io", "longhorn.io", &["v1beta2", "v1beta1"], "replicas"),
     of("Engine.longhorn.io", "longhorn.io", &["v1beta2", "v1beta1"], "engines"),
+    of("VolumeAttachment.longhorn.io", "longhorn.io", &["v1beta2"], "volumeattachments"),
     of("InstanceManager.longhorn.io", "longhorn.io", &["v1beta2", "v1beta1"], "instancemanagers"),
     of("Setting.longhorn.io", "longhorn.io", &["v1beta2", "v1beta1"], "settings"),
     of("Backup.longhorn.io", "longhorn.io", &["v1beta2", "v1beta1"], "backups"),

@@ -4,6 +4,8 @@ use drover_api::harvester::jobs::UPGRADE;
 use drover_api::harvester::{CATTLE_NAMESPACE, FLEET_NAMESPACE, NAMESPACE};
 use drover_api::rancher::machine_plan::labels::MACHINE_NAME;
 
+use super::steps::Kind;
+
 /// Objects of one kind that are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Followed {
@@ -55,8 +57,19 @@ pub const BY_UPGRADES: &[Followed] = &[
     labelled("Plan", CATTLE_NAMESPACE, UPGRADE),
 ];
 
-/// What the steps on a node rest on.
-pub const BY_NODE_STEPS: &[Followed] = &[
+/// What a step rests on. Each Job asks for these once and watches them: what a step does not look at would cost requests on every
+/// node.
+pub const fn by_step(kind: Kind) -> &'static [Followed] {
+    match kind {
+        Kind::PreDrain => BY_PRE_DRAIN,
+        Kind::PostDrain => BY_POST_DRAIN,
+        Kind::SingleNode => BY_SINGLE_NODE,
+        Kind::RestoreVms => BY_RESTORING,
+        Kind::Manifests => BY_SERVICE_STEPS,
+    }
+}
+
+const BY_PRE_DRAIN: &[Followed] = &[
     within("Upgrade", NAMESPACE),
     all("Node"),
     all("VirtualMachine"),
@@ -65,12 +78,29 @@ pub const BY_NODE_STEPS: &[Followed] = &[
     within("Volume.longhorn.io", STORAGE),
     within("Engine.longhorn.io", STORAGE),
     within("Replica.longhorn.io", STORAGE),
+    within("VolumeAttachment.longhorn.io", STORAGE),
+    labelled("ConfigMap", NAMESPACE, UPGRADE),
+];
+
+const BY_POST_DRAIN: &[Followed] = &[within("Upgrade", NAMESPACE), all("Node")];
+
+const BY_SINGLE_NODE: &[Followed] = &[
+    within("Upgrade", NAMESPACE),
+    all("Node"),
+    all("VirtualMachine"),
+    all("VirtualMachineInstance"),
     within("Cluster.provisioning.cattle.io", FLEET_NAMESPACE),
     labelled("ConfigMap", NAMESPACE, UPGRADE),
 ];
 
-/// What the steps on the system services rest on.
-pub const BY_SERVICE_STEPS: &[Followed] = &[
+const BY_RESTORING: &[Followed] = &[
+    within("Upgrade", NAMESPACE),
+    all("VirtualMachine"),
+    all("VirtualMachineInstance"),
+    labelled("ConfigMap", NAMESPACE, UPGRADE),
+];
+
+const BY_SERVICE_STEPS: &[Followed] = &[
     within("Upgrade", NAMESPACE),
     within("ManagedChart", FLEET_NAMESPACE),
     all("Addon"),
@@ -84,7 +114,8 @@ mod tests {
 
     #[test]
     fn every_kind_has_its_place() {
-        for followed in BY_UPGRADES.iter().chain(BY_NODE_STEPS).chain(BY_SERVICE_STEPS) {
+        let kinds = [Kind::PreDrain, Kind::PostDrain, Kind::SingleNode, Kind::RestoreVms, Kind::Manifests];
+        for followed in BY_UPGRADES.iter().chain(kinds.into_iter().flat_map(by_step)) {
             let known = RESOURCES.iter().chain(OF_UPGRADES).any(|resource| resource.kind == followed.kind);
             assert!(known, "{}", followed.kind);
         }

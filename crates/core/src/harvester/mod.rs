@@ -14,6 +14,7 @@ mod decide;
 pub mod drivers;
 mod ending;
 pub mod followed;
+mod images;
 mod jobs;
 pub mod names;
 mod nodes;

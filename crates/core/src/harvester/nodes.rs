@@ -18,18 +18,20 @@ use serde_json::{Value, json};
 use super::decide::{Member, Phase, Turn, members};
 use super::jobs::{self, Course};
 use super::progress::Step;
-use super::{asking, config, names, pausing, skipping, storage};
-use crate::cluster::{Node, Secret, condition};
+use super::{asking, config, images, names, pausing, skipping, storage};
+use crate::cluster::{Node, Pod, Secret, condition};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait};
 use crate::quorum::{self, CODE, IS_VOTER, at_risk};
 
 pub(super) fn next(turn: &mut Turn<'_>) -> bool {
     turn.phase = Phase::UpgradingNodes;
-    let (nodes, unmanaged) = members(turn.cluster());
+    let (mut nodes, unmanaged) = members(turn.cluster());
     for (node, why) in unmanaged {
         let remedy = "provision it again, or remove it: the upgrade goes on without it".to_owned();
         turn.wait_with_remedy(Subject::node(&node.metadata.name), Reason::NodeUnmanaged, why, remedy);
     }
+    // Of a hundred nodes most wait for their turn; what the one at work waits for is told before that.
+    nodes.sort_by_key(|member| !turn.next.step(member.name()).is_at_work());
     if turn.next.single_node.is_empty() {
         storage::hold(turn);
         if !asking::ask(turn) {
@@ -203,7 +205,7 @@ fn work(turn: &mut Turn<'_>, member: Member<'_>, job_type: &str, job: &str) -> b
         }
     }
     let told = told_by_pods(turn, job);
-    if told.is_empty() {
+    if told.is_empty() && !images::mend(turn, job) {
         let sentence = format!("Job {NAMESPACE}/{job} works on {}", member.name());
         turn.wait(Subject::node(member.name()), Reason::JobRunning, sentence);
     }
@@ -213,13 +215,17 @@ fn work(turn: &mut Turn<'_>, member: Member<'_>, job_type: &str, job: &str) -> b
 
 /// What the steps of a Job wait for, as its pods tell.
 pub(super) fn told_by_pods(turn: &Turn<'_>, job: &str) -> Vec<Wait> {
+    let told = pods_of(turn, job).filter_map(|pod| pod.metadata.annotations.get(marks::WAITS));
+    told.flat_map(|text| serde_json::from_str::<Vec<Wait>>(text).unwrap_or_default()).collect()
+}
+
+/// The pods of a Job that have not ended.
+pub(super) fn pods_of<'a>(turn: &Turn<'a>, job: &str) -> impl Iterator<Item = &'a Pod> {
     let pods = turn.cluster().pods.in_namespace(NAMESPACE);
-    let own = pods.filter(|pod| {
+    pods.filter(move |pod| {
         let label = |key: &str| pod.metadata.labels.get(key).map(String::as_str);
         label(JOB_NAME) == Some(job) && label(UPGRADE) == Some(turn.name()) && !pod.has_ended()
-    });
-    let told = own.filter_map(|pod| pod.metadata.annotations.get(marks::WAITS));
-    told.flat_map(|text| serde_json::from_str::<Vec<Wait>>(text).unwrap_or_default()).collect()
+    })
 }
 
 /// A node that has its new system on disk boots it; it is done when it runs that and is Ready.

@@ -29,6 +29,9 @@ pub struct Progress {
     /// The images are on the nodes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub prepared: bool,
+    /// Nodes that had lost images, and got them once more.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub reloaded: BTreeSet<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub services: Option<Ending>,
     /// The `provisionGeneration` that Rancher's planner was asked for.

@@ -63,7 +63,8 @@ pub(super) fn import(turn: &mut Turn<'_>) -> bool {
     };
     let imported = condition(&image.status.conditions, conditions::IMPORTED);
     let exceeded = condition(&image.status.conditions, conditions::RETRY_LIMIT_EXCEEDED).filter(|one| one.is_true());
-    if let Some(said) = exceeded.or(imported.filter(|one| one.status == "False")) {
+    // That it was tried too often says less than why it failed.
+    if let Some(said) = imported.filter(|one| one.status == "False").or(exceeded) {
         turn.fail(said.reason.clone(), said.message.clone());
         return false;
     }

@@ -4,8 +4,8 @@ use drover_api::harvester::NAMESPACE;
 
 use super::decide::{Phase, Turn};
 use super::jobs::{self, Course};
-use super::names;
 use super::progress::Ending;
+use super::{images, names};
 use crate::decision::{Reason, Subject};
 
 pub(super) fn apply(turn: &mut Turn<'_>) -> bool {
@@ -31,7 +31,7 @@ pub(super) fn apply(turn: &mut Turn<'_>) -> bool {
     }
     let subject = Subject::job(NAMESPACE, &name);
     let told = super::nodes::told_by_pods(turn, &name);
-    if told.is_empty() {
+    if told.is_empty() && !images::mend(turn, &name) {
         turn.wait(subject, Reason::JobRunning, format!("Job {NAMESPACE}/{name} raises the system services"));
     }
     turn.waits.extend(told);

@@ -114,7 +114,7 @@ pub fn meaning(reason: Reason) -> Meaning {
         ),
         Reason::PodTerminating => means("A pod that was told to go still ends.", "The pod ends.", Yes, false),
         Reason::VolumeAttached => means(
-            "The volume of a pod that has gone is still attached to the node.",
+            "A volume that no pod uses is still attached to the node.",
             "Its driver detaches the volume.",
             Maybe,
             true,
@@ -145,6 +145,9 @@ fn of_upgrades(reason: Reason) -> Meaning {
             means("The release cannot be read, or must not be followed.", "Take another release.", No, true)
         }
         Reason::ImagesPreloading => means("Nodes load the images of the release.", "They are done.", Yes, false),
+        Reason::ImageMissing => {
+            means("A node has lost an image that the upgrade needs.", "It is loaded there again.", Maybe, true)
+        }
         Reason::NodeUnmanaged => means(
             "A Node is not part of the upgrade, because Harvester does not manage it.",
             "Provision it again, or remove it.",

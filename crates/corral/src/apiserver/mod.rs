@@ -9,7 +9,8 @@
 //!
 //! It speaks JSON and YAML, not protobuf, and has no conversion webhooks.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use drover_clock::Clock;
 use kube::Client;
@@ -108,7 +109,11 @@ struct Shared {
     store: Arc<Locked>,
     tokens: Tokens,
     admission: Box<dyn Admission>,
+    requests: OnceLock<RequestListener>,
 }
+
+/// Is told who asks for what.
+pub type RequestListener = Box<dyn Fn(&str, &http::request::Parts) + Send + Sync>;
 
 impl std::fmt::Debug for ApiServer {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -128,7 +133,8 @@ impl ApiServer {
             store.serve(resource);
         }
         let (store, tokens) = (Arc::new(Locked::new(store)), Tokens::default());
-        let server = ApiServer { shared: Arc::new(Shared { options, store, tokens, admission }) };
+        let server =
+            ApiServer { shared: Arc::new(Shared { options, store, tokens, admission, requests: OnceLock::new() }) };
         server.create_initial_namespaces();
         server
     }
@@ -202,6 +208,17 @@ impl ApiServer {
     /// Shows every commit to `observer`, under the store's lock and in commit order. It must not call the server.
     pub fn observe(&self, observer: Box<dyn FnMut(&Commit<'_>) + Send>) {
         self.store().with(|store| store.observe(observer));
+    }
+
+    /// Shows every request that comes in from now on to `listener`; those of [`Direct`] are none. The first who asks is told.
+    pub fn hear_requests(&self, listener: RequestListener) {
+        let _ = self.shared.requests.set(listener);
+    }
+
+    fn tell_of(&self, actor: &str, head: &http::request::Parts) {
+        if let Some(listener) = self.shared.requests.get() {
+            listener(actor, head);
+        }
     }
 
     /// What changes from now on, for controllers inside the process.

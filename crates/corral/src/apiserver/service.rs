@@ -54,6 +54,7 @@ impl ApiService {
             self.server.clock().sleep(latency).await;
         }
         let (head, body) = request.into_parts();
+        self.server.tell_of(&self.actor, &head);
         let warnings = Warnings::default();
         let outcome = match collect(body).await {
             Ok(body) => self.route(&head, &body, &warnings).await,

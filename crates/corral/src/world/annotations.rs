@@ -110,7 +110,7 @@ pub const APPLYING_SINCE: &str = "corral.drover.dev/applying-since";
 
 /// On a VirtualMachineImage: how long its import takes, such as `1m`, or `never` to stall.
 pub const IMPORT_DURATION: &str = "corral.drover.dev/import-duration";
-/// On a VirtualMachineImage: `true` for one whose import fails in the end.
+/// On a VirtualMachineImage: `true` for one whose import fails in the end, or the words with which it does.
 pub const IMPORT_FAILS: &str = "corral.drover.dev/import-fails";
 /// On a Bundle of Fleet or an Addon: how long it takes to be deployed, such as `1m`, or `never`.
 pub const CHART_DURATION: &str = "corral.drover.dev/chart-duration";

@@ -104,6 +104,9 @@ fn definition((group, version, kind, plural, short, namespaced, status): &Lines)
     if *status {
         served["subresources"] = json!({ "status": {} });
     }
+    if let Some(columns) = columns(group, kind) {
+        served["additionalPrinterColumns"] = columns;
+    }
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -118,4 +121,24 @@ fn definition((group, version, kind, plural, short, namespaced, status): &Lines)
             "versions": [served],
         },
     })
+}
+
+/// What kubectl shows beside the name, where people read it: as KubeVirt 1.6 has it.
+fn columns(group: &str, kind: &str) -> Option<Value> {
+    let column = |name: &str, kind: &str, path: &str| json!({ "name": name, "type": kind, "jsonPath": path });
+    let age = column("Age", "date", ".metadata.creationTimestamp");
+    let ready = column("Ready", "string", ".status.conditions[?(@.type=='Ready')].status");
+    match (group, kind) {
+        ("kubevirt.io", "VirtualMachine") => {
+            Some(json!([age, column("Status", "string", ".status.printableStatus"), ready]))
+        }
+        ("kubevirt.io", "VirtualMachineInstance") => Some(json!([
+            age,
+            column("Phase", "string", ".status.phase"),
+            column("IP", "string", ".status.interfaces[0].ipAddress"),
+            column("NodeName", "string", ".status.nodeName"),
+            ready,
+        ])),
+        _ => None,
+    }
 }

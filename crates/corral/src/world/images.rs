@@ -73,8 +73,8 @@ pub fn reconcile(image: &VirtualMachineImage, now: Timestamp) -> Outcome {
     if now < end {
         return Outcome::wait_until(end);
     }
-    if told.and_then(|told| told.get(IMPORT_FAILS)).is_some_and(|value| value == "true") {
-        return fail(after, now);
+    if let Some(why) = told.and_then(|told| told.get(IMPORT_FAILS)).filter(|value| *value != "false") {
+        return fail(after, why, now);
     }
     own.progress = Some(100);
     loose::set_as_wrangler(
@@ -89,13 +89,14 @@ pub fn reconcile(image: &VirtualMachineImage, now: Timestamp) -> Outcome {
 }
 
 /// It is tried again, until it has failed too often.
-fn fail(mut image: VirtualMachineImage, now: Timestamp) -> Outcome {
+fn fail(mut image: VirtualMachineImage, why: &str, now: Timestamp) -> Outcome {
     let most = image.spec.as_ref().and_then(|spec| spec.retry).unwrap_or(RETRIES);
     let own = image.status.get_or_insert_default();
     let failed = own.failed.unwrap_or(0) + 1;
     own.failed = Some(failed);
     own.progress = Some(0);
-    let why = format!("failed to download the image, attempt {failed}");
+    let why = if why == "true" { "failed to download the image" } else { why };
+    let why = format!("{why}, attempt {failed}");
     if failed > most {
         let often = "the retry limit is exceeded";
         loose::set_as_wrangler(

@@ -9,7 +9,7 @@ use std::time::Duration;
 use drover_api::harvester::jobs::types;
 use drover_clock::{Clock, later};
 use drover_core::decision::{Subject, Wait};
-use drover_core::harvester::followed::{BY_NODE_STEPS, BY_SERVICE_STEPS};
+use drover_core::harvester::followed::by_step;
 use drover_core::harvester::steps::{HostDeed, Kind, Next, Order, next};
 use futures::future::BoxFuture;
 use kube::Client;
@@ -91,8 +91,7 @@ pub async fn run(
     tell: &mut (dyn FnMut(Saying) + Send),
 ) -> Result<(), StepError> {
     let api = Api::new(client, clock);
-    let followed = if order.kind == Kind::Manifests { BY_SERVICE_STEPS } else { BY_NODE_STEPS };
-    let mut mirror = Mirror::of(api.clone(), clock, followed).await;
+    let mut mirror = Mirror::of(api.clone(), clock, by_step(order.kind)).await;
     // No election: whoever has made the Job wants it done.
     let (_leads, leading_until) = watch::channel(Some(Instant::now() + FOR_EVER));
     let hands = Hands { api: api.clone(), ears: mirror.ears(), plain_status: Arc::default(), leading_until };

@@ -2,6 +2,7 @@
 
 use drover_api::kubevirt::virtual_machine_instance::VirtualMachineInstance;
 use drover_api::rancher::machine_plan::labels::{CONTROL_PLANE_ROLE, ETCD_ROLE, NODE_NAME};
+use drover_api::rancher::rke_control_plane::RKEControlPlane;
 use drover_corral::apiserver::Direct;
 use drover_corral::world::annotations::MIGRATION_FAILS;
 use k8s_openapi::api::core::v1::{Node, Secret};
@@ -18,6 +19,21 @@ pub fn fail_migrations(user: &User) {
     tokio::spawn(async move {
         user.clock.sleep(AWHILE).await;
         user.change::<VirtualMachineInstance>(|instance| drop(instance.annotations_mut().remove(MIGRATION_FAILS)));
+    });
+}
+
+pub fn refuse_tunnels(user: &User) {
+    let connected = |user: &User, connected: bool| {
+        let tell = |plane: &mut RKEControlPlane| {
+            plane.status.get_or_insert_default().agent_connected = Some(connected);
+        };
+        user.each::<RKEControlPlane>(tell, Direct::update_status);
+    };
+    connected(user, false);
+    let user = user.clone();
+    tokio::spawn(async move {
+        user.clock.sleep(AWHILE).await;
+        connected(&user, true);
     });
 }
 

@@ -6,6 +6,7 @@ mod claims;
 mod drains;
 pub mod ends;
 pub mod guests;
+mod harvester;
 mod nodes;
 mod places;
 pub mod selector;
@@ -105,6 +106,7 @@ pub struct Checker {
     guests: BTreeMap<(String, String), guests::GuestSeen>,
     /// How many guest clusters may be updated at once; none: as many as there are.
     guest_limit: Option<usize>,
+    nodes: harvester::NodesSeen,
     violations: Vec<String>,
 }
 
@@ -126,7 +128,10 @@ impl Checker {
     /// `known` is how everything is after the change.
     pub fn see(&mut self, known: &Known, change: &Change<'_>) {
         match change.kind {
-            "Node" => self.check_node(known, change),
+            "Node" => {
+                self.check_node(known, change);
+                self.note_member(change);
+            }
             "Pod" => {
                 self.check_pod(known, change);
                 self.check_drained(known, change);
@@ -135,6 +140,7 @@ impl Checker {
                 self.check_job(known, change);
                 self.check_add_ons_first(known, change);
                 self.check_turn(known, change);
+                self.check_node_job(known, change);
             }
             "MachineDeployment" => self.check_turn(known, change),
             "ConfigMap" => self.check_places(known, change),
@@ -147,6 +153,7 @@ impl Checker {
                 self.check_certificates(known, change);
             }
             "Machine" => self.check_machines(known),
+            "VirtualMachine" => self.check_stopped(known, change),
             _ => {}
         }
         self.check_only_driver(known, change);

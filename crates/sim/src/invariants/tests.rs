@@ -9,13 +9,15 @@ const NOON: &str = "2026-01-01T12:00:00Z";
 struct Run {
     known: Known,
     checker: Checker,
+    at: Timestamp,
 }
 
 impl Run {
     /// A Plan that takes one node at a time, and cordons.
     fn new(cordoned: &[&str]) -> Self {
         let cordoned = cordoned.iter().map(|name| (*name).to_owned()).collect();
-        let mut run = Run { known: Known::default(), checker: Checker::new(&cordoned, None, Leave::default()) };
+        let checker = Checker::new(&cordoned, None, Leave::default());
+        let mut run = Run { known: Known::default(), checker, at: NOON.parse().unwrap() };
         let claims =
             json!({ "epoch": 1, "holder": "operator-1", "nodes": { "n1": { "id": "c1" }, "n2": { "id": "c2" } } });
         run.put(
@@ -34,13 +36,18 @@ impl Run {
         self.change(actor, kind, name, object, false)
     }
 
+    /// A minute passes.
+    fn later(&mut self) {
+        self.at += jiff::SignedDuration::from_mins(1);
+    }
+
     fn evict(&mut self, actor: &str, name: &str, pod: Value) -> Vec<String> {
         self.change(actor, "Pod", name, pod, true)
     }
 
     fn change(&mut self, actor: &str, kind: &str, name: &str, object: Value, evicted: bool) -> Vec<String> {
         let before = self.known.put(kind, "", name, Some(object));
-        let (at, after) = (NOON.parse().unwrap(), self.known.get(kind, "", name));
+        let (at, after) = (self.at, self.known.get(kind, "", name));
         let change = Change { at, actor, evicted, kind, namespace: "", name, before: before.as_ref(), after };
         self.checker.see(&self.known, &change);
         self.checker.take_violations()
@@ -204,4 +211,83 @@ fn every_reason_to_wait_can_be_told_from_a_pretext() {
         let said = untrue.first().unwrap_or_else(|| panic!("{reason} passes for true in an empty cluster"));
         assert!(!said.contains("nobody knows"), "{reason}: {said}");
     }
+}
+
+fn server(voter: &str, reason: &str, ready: &str) -> Value {
+    json!({ "metadata": {}, "status": { "conditions": [
+        { "type": "Ready", "status": ready }, { "type": "EtcdIsVoter", "status": voter, "reason": reason },
+    ] } })
+}
+
+fn step(kind: &str, node: &str, status: Value) -> Value {
+    let labels = json!({
+        "harvesterhci.io/upgrade": "u", "harvesterhci.io/upgradeJobType": kind, "harvesterhci.io/node": node,
+    });
+    json!({ "metadata": { "labels": labels }, "status": status })
+}
+
+fn done() -> Value {
+    json!({ "conditions": [{ "type": "Complete", "status": "True" }] })
+}
+
+/// Three servers, of which the third is no member of etcd any more.
+fn with_two_voters() -> Run {
+    let mut run = Run::new(&[]);
+    run.put("world", "Node", "n1", server("True", "MemberNotLearner", "True"));
+    run.put("world", "Node", "n2", server("True", "MemberNotLearner", "True"));
+    run.put("world", "Node", "n3", server("False", "NotAMember", "True"));
+    run.later();
+    run
+}
+
+#[test]
+fn a_voter_that_etcd_cannot_do_without_is_seen_to_go() {
+    let mut run = with_two_voters();
+    let seen = run.put("operator-1", "Job", "u-pre-drain-n1", step("pre-drain", "n1", json!({})));
+    assert_eq!(seen, ["n1 was sent on its way, and etcd has 1 of 3 members left without it"]);
+
+    let mut run = with_two_voters();
+    assert_eq!(run.put("operator-1", "Job", "u-pre-drain-n3", step("pre-drain", "n3", json!({}))), [""; 0]);
+
+    let mut run = with_two_voters();
+    run.put("world", "Node", "n3", server("True", "MemberNotLearner", "True"));
+    assert_eq!(run.put("operator-1", "Job", "u-pre-drain-n1", step("pre-drain", "n1", json!({}))), [""; 0]);
+}
+
+#[test]
+fn a_second_node_of_an_upgrade_that_goes_is_seen() {
+    let mut run = Run::new(&[]);
+    for name in ["n1", "n2"] {
+        run.put("world", "Node", name, node(None, false));
+    }
+    run.put("operator-1", "Job", "u-pre-drain-n1", step("pre-drain", "n1", json!({})));
+    let seen = run.put("operator-1", "Job", "u-pre-drain-n2", step("pre-drain", "n2", json!({})));
+    assert_eq!(seen, ["n2 was sent on its way while n1 was out"]);
+}
+
+#[test]
+fn the_last_sound_replica_of_a_volume_is_seen_to_go() {
+    let mut run = Run::new(&[]);
+    let volume = json!({ "spec": { "numberOfReplicas": 2 }, "status": { "state": "attached" } });
+    let replica = |node: &str, failed: &str| json!({ "spec": { "volumeName": "v", "nodeID": node, "healthyAt": "x", "failedAt": failed } });
+    run.put("world", "Volume", "v", volume);
+    run.put("world", "Replica", "r1", replica("n1", ""));
+    run.put("world", "Replica", "r2", replica("n2", "x"));
+    run.put("operator-1", "Job", "u-pre-drain-n1", step("pre-drain", "n1", json!({})));
+    let seen = run.put("world", "Job", "u-pre-drain-n1", step("pre-drain", "n1", done()));
+    assert_eq!(seen, ["n1 is drained, and holds the last sound replica of v"]);
+}
+
+#[test]
+fn a_vm_that_is_stopped_although_it_could_move_is_seen() {
+    let stopped = |migratable: &str| {
+        let mut run = Run::new(&[]);
+        let conditions = json!([{ "type": "LiveMigratable", "status": migratable }]);
+        run.put("world", "Node", "n2", server("True", "MemberNotLearner", "True"));
+        run.put("world", "VirtualMachineInstance", "vm", json!({ "status": { "conditions": conditions } }));
+        run.put("world", "VirtualMachine", "vm", json!({ "spec": { "runStrategy": "Always" } }));
+        run.put("n1/steps", "VirtualMachine", "vm", json!({ "spec": { "runStrategy": "Halted" } }))
+    };
+    assert_eq!(stopped("True"), ["vm was stopped on n1, and could have moved"]);
+    assert_eq!(stopped("False"), [""; 0]);
 }

@@ -25,6 +25,9 @@ pub struct Expect {
     /// The nodes that are still out of service: marked as claimed, or as failed.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub out: BTreeSet<String>,
+    /// The nodes that somebody has removed.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub gone: BTreeSet<String>,
     /// What is waited for, and published in the status of a Plan.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<ExpectedWait>,
@@ -72,8 +75,13 @@ impl Scenario {
         for (_, name, node) in known.named("Node").filter(|(namespace, ..)| namespace.is_empty()) {
             unmet.extend(self.unmet_on(known, name, node, cordoned));
         }
-        let missing = self.node_names().into_iter().filter(|name| known.node(name).is_none());
-        unmet.extend(missing.map(|name| format!("{name} is gone")));
+        for name in self.node_names() {
+            match (known.node(&name).is_some(), self.expect.gone.contains(&name)) {
+                (false, false) => unmet.push(format!("{name} is gone")),
+                (true, true) => unmet.push(format!("{name} is still there")),
+                _ => {}
+            }
+        }
         let published: Vec<&Value> =
             known.all("Plan").filter_map(|plan| plan["status"]["waits"].as_array()).flatten().collect();
         for wait in &self.expect.waits {

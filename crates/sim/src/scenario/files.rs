@@ -94,6 +94,13 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-download-stalls",
     "harvester-witness",
     "harvester-vms",
+    "harvester-volumes-unused",
+    "harvester-images-collected",
+    "harvester-checksum-differs",
+    "harvester-config-garbled",
+    "harvester-node-leaves",
+    "harvester-seed-000",
+    "harvester-five-nodes",
     "guest-three-machines",
     "guest-one-machine",
     "guest-five-machines",
@@ -145,7 +152,7 @@ impl Scenario {
     /// What the types cannot say.
     fn check(&self) -> Result<(), String> {
         let names = self.node_names();
-        let expected = self.expect.out.iter().chain(self.expect.upgraded.iter().flatten());
+        let expected = self.expect.out.iter().chain(&self.expect.gone).chain(self.expect.upgraded.iter().flatten());
         for (field, name) in (self.cordoned.iter().map(|name| ("cordoned", name)))
             .chain(self.machines.keys().map(|name| ("machines", name)))
             .chain(expected.map(|name| ("expect", name)))

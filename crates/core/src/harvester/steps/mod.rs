@@ -6,6 +6,7 @@
 mod manifests;
 mod node;
 mod vms;
+mod volumes;
 
 use std::collections::BTreeSet;
 

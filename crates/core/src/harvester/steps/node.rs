@@ -1,18 +1,18 @@
 //! What happens on one node before it is drained and after Kubernetes was raised there.
 
 use drover_api::harvester::FLEET_NAMESPACE;
-use drover_api::harvester::node::{DRAIN_TAINT, DRAINING, MANAGED, WITNESS};
+use drover_api::harvester::node::{DRAIN_TAINT, DRAINING};
 use drover_api::kubevirt::virtual_machine_instance_migration::EVACUATION;
 use drover_api::rancher::provisioning_cluster::LOCAL;
 use serde_json::{Value, json};
 
 use super::super::cleanup::taints_without_drain;
 use super::super::release::is_kubelet_version;
-use super::{HostDeed, Next, Scene, vms};
+use super::{HostDeed, Next, Scene, vms, volumes};
 use crate::cluster::Node;
 use crate::decision::{Act, Kind, Reason, Subject};
 
-/// Empties the node of VMs, without stopping one that can move.
+/// Empties the node of VMs, without stopping one that can move, and of volumes that nobody uses.
 pub(super) fn pre_drain(scene: &Scene<'_>) -> Next {
     let Some(node) = node(scene) else { return gone(scene) };
     if !scene.done.contains(&HostDeed::RecoverAgent) {
@@ -20,7 +20,7 @@ pub(super) fn pre_drain(scene: &Scene<'_>) -> Next {
     }
     let tainted = node.spec.taints.iter().any(|taint| taint.key == DRAIN_TAINT);
     // Once VMs are on their way, volumes are rebuilt because of that.
-    if !tainted && let Some(wait) = unhealthy(scene) {
+    if !tainted && let Some(wait) = volumes::unhealthy(scene) {
         return wait;
     }
     if let Some(next) = vms::stop_those_that_stay(scene) {
@@ -44,7 +44,7 @@ pub(super) fn pre_drain(scene: &Scene<'_>) -> Next {
         let sentence = format!("migrations from {} are not over: {}", scene.order.node, under_way.join(", "));
         return scene.wait_on_node(Reason::VmsLeaving, sentence, None);
     }
-    Next::Done
+    volumes::detach_unused(scene).unwrap_or(Next::Done)
 }
 
 pub(super) fn post_drain(scene: &Scene<'_>) -> Next {
@@ -120,39 +120,11 @@ fn old_kubelet(scene: &Scene<'_>, node: &Node) -> Option<Next> {
     Some(scene.wait_on_node(Reason::PlannerWorks, sentence, Some(remedy)))
 }
 
-/// A node must not go while a volume in use would have too few sound replicas without it. What it has itself, or has lost,
-/// does not count: it goes, whatever is there.
-fn unhealthy(scene: &Scene<'_>) -> Option<Next> {
-    let longhorn = &scene.cluster.longhorn;
-    let keepers = scene.cluster.nodes.iter().filter(|node| {
-        let labels = &node.metadata.labels;
-        labels.contains_key(MANAGED) && !labels.contains_key(WITNESS)
-    });
-    let others = i64::try_from(keepers.count()).unwrap_or(i64::MAX).saturating_sub(1);
-    let running = longhorn.engines.iter().filter(|engine| engine.status.current_state == "running");
-    let bad: Vec<String> = running
-        .filter_map(|engine| {
-            let namespace = &engine.metadata.namespace;
-            let volume = longhorn.volumes.get(namespace, &engine.spec.volume_name)?;
-            let sound = engine.status.replica_mode_map.iter().filter(|(name, mode)| {
-                let replica = longhorn.replicas.get(namespace, name);
-                *mode == "RW" && replica.is_some_and(|replica| replica.spec.node_id != scene.order.node)
-            });
-            let wanted = (volume.spec.number_of_replicas - 1).min(others).min(2);
-            let is_enough = i64::try_from(sound.count()).is_ok_and(|sound| sound >= wanted);
-            (!is_enough).then(|| volume.claim())
-        })
-        .collect();
-    if bad.is_empty() {
-        return None;
-    }
-    let sentence = format!("volumes have too few sound replicas on other nodes: {}", bad.join(", "));
-    Some(scene.wait_on_node(Reason::VolumeUnhealthy, sentence, Some("wait until Longhorn has rebuilt them".to_owned())))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use drover_api::harvester::node::MANAGED;
 
     use super::super::{Kind as StepKind, Order, next};
     use super::*;

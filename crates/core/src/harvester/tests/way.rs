@@ -368,3 +368,63 @@ fn a_clock_that_was_set_back_does_not_keep_the_status_from_being_written() {
     assert!(!publishes(NOON), "at most once a second");
     assert!(publishes("2026-01-01T23:00:00Z"), "a moment that lies ahead says nothing");
 }
+
+/// The first node is on its way, and the pod of its Job does not get its image.
+fn without_image() -> Ground {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.begins_with(1);
+    let job = format!("{U}-pre-drain-node-1");
+    let labels = json!({ "batch.kubernetes.io/job-name": job, "harvesterhci.io/upgrade": U });
+    ground.put(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "pod", "namespace": "harvester-system", "labels": labels },
+        "spec": { "nodeName": "node-1", "containers": [{ "name": "apply", "image": "upgrade:v1.8.0" }] },
+        "status": {
+            "phase": "Pending",
+            "containerStatuses": [{ "name": "apply", "state": { "waiting": { "reason": "ImagePullBackOff" } } }],
+        },
+    }));
+    ground
+}
+
+fn has_images(ground: &Ground, node: &str) -> bool {
+    ground.get("Node", "", node)["metadata"]["labels"][format!("plan.upgrade.cattle.io/{U}-prepare")].is_string()
+}
+
+#[test]
+fn a_node_that_has_lost_its_images_gets_them_once_more() {
+    let mut ground = without_image();
+
+    ground.settle();
+
+    assert_eq!(ground.reasons().iter().filter(|reason| **reason == Reason::ImageMissing).count(), 1);
+    assert!(!has_images(&ground, "node-1") && has_images(&ground, "node-2"));
+    let told = ground.condition("Progressing").2;
+    assert!(
+        told.contains("node-1 does not have the image upgrade:v1.8.0: the images are loaded there again"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_node_that_loses_its_images_again_is_left_to_its_user() {
+    let mut ground = without_image();
+    ground.settle();
+    ground.preload();
+
+    ground.settle();
+
+    assert!(has_images(&ground, "node-1"));
+    let wait = ground.last.waits.iter().find(|wait| wait.reason == Reason::ImageMissing).unwrap();
+    assert!(wait.remedy.as_ref().unwrap().starts_with("make room on the disk of node-1"), "{wait:?}");
+}
+
+#[test]
+fn what_the_node_at_work_waits_for_is_told_first() {
+    let mut ground = Ground::of(10).until_nodes();
+
+    ground.begins_with(7);
+
+    let first = &ground.last.waits[0];
+    assert_eq!((first.subject.name.as_str(), first.reason), ("node-7", Reason::JobRunning));
+}

@@ -33,11 +33,12 @@ pub fn chains(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
         Reason::RepositoryNotReady => vec![repository(asked, wait)],
         Reason::ImagesPreloading => preloading(asked, wait),
         Reason::NodeUnmanaged => vec![unmanaged(asked, wait)],
-        Reason::JobRunning => running(asked, wait),
+        Reason::JobRunning | Reason::ImageMissing => running(asked, wait),
         Reason::PlannerWorks => planner::chains(asked, wait),
         Reason::QuorumAtRisk => quorum(asked, wait),
         Reason::NodeRebooting => vec![rebooting(asked, wait)],
         Reason::VolumeUnhealthy => unhealthy(asked, wait),
+        Reason::VolumeAttached => attached(asked, wait),
         Reason::VmsLeaving => leaving(asked, wait),
         Reason::ServiceNotReady => vec![services::not_ready(asked, wait)],
         Reason::CleaningUp => vec![cleaning(asked, wait)],
@@ -271,6 +272,27 @@ fn unhealthy(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
     };
     let volumes = asked.cluster.longhorn.volumes.iter().filter(named);
     let chains: Vec<Chain> = volumes.map(|seen| with(asked, wait, volume::unhealthy(asked.cluster, seen))).collect();
+    if chains.is_empty() { vec![said(asked, wait)] } else { chains }
+}
+
+/// Down to each volume, or engine of none, that keeps its node.
+fn attached(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
+    let longhorn = &asked.cluster.longhorn;
+    let list = wait.sentence.split_once(": ").map(|(_, list)| list).unwrap_or_default();
+    let is_named = |text: &str| list.split(", ").any(|one| one.split(" (").next() == Some(text));
+    let volumes = longhorn.volumes.iter().filter(|volume| is_named(&volume.claim())).map(ObjectRef::of);
+    let engines = longhorn
+        .engines
+        .iter()
+        .filter(|engine| is_named(&format!("Engine {}/{}", engine.metadata.namespace, engine.metadata.name)));
+    // Longhorn takes a while to let go what it was told to.
+    let is_new = since(asked, wait).is_none_or(|since| asked.cluster.looked_at.duration_since(since) < USUAL_START);
+    let chains = volumes.chain(engines.map(ObjectRef::of)).map(|object| {
+        let statement = format!("{} is attached to Node {}, and nothing uses it", object.in_words(), wait.subject.name);
+        let link = Link { remedy: wait.remedy.clone(), ..Link::proven(object, statement) }.outlook(Outlook::Maybe);
+        with(asked, wait, vec![if is_new { link.as_usual() } else { link }])
+    });
+    let chains: Vec<Chain> = chains.collect();
     if chains.is_empty() { vec![said(asked, wait)] } else { chains }
 }
 

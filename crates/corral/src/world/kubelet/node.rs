@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use super::conditions::{self, READY};
 use super::upgrade::Upgraded;
 use super::{Machine, uuid};
-use crate::world::annotations::{DOWN_UNTIL, Lasts, NEVER, REBOOT_AGAIN};
+use crate::world::annotations::{DOWN_UNTIL, Lasts, MISSING_IMAGES, NEVER, REBOOT_AGAIN};
 use crate::world::events::Note;
 use crate::world::outcome::{Action, Outcome, sooner};
 
@@ -102,6 +102,9 @@ pub fn upgraded(node: &Node, upgraded: &Upgraded, now: Timestamp) -> Node {
         }
         let until = if moment == Timestamp::MAX { NEVER.into() } else { moment.to_string() };
         node.metadata.annotations.get_or_insert_default().insert(DOWN_UNTIL.into(), until);
+    }
+    if upgraded.loads_images {
+        node.metadata.annotations.get_or_insert_default().remove(MISSING_IMAGES);
     }
     node
 }
@@ -199,7 +202,7 @@ mod tests {
     }
 
     fn to(version: &str, down_until: Option<Timestamp>) -> Upgraded {
-        Upgraded { kubelet_version: Some(version.into()), os_image: None, down_until }
+        Upgraded { kubelet_version: Some(version.into()), os_image: None, loads_images: false, down_until }
     }
 
     fn ready(node: &Node) -> (String, String) {

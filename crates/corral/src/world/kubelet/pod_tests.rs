@@ -101,7 +101,7 @@ impl Run {
 }
 
 fn machine_upgraded(version: &str, down_until: Option<Timestamp>) -> Action {
-    let upgraded = Upgraded { kubelet_version: Some(version.into()), os_image: None, down_until };
+    let upgraded = Upgraded { kubelet_version: Some(version.into()), os_image: None, loads_images: false, down_until };
     Action::MachineUpgraded { node: "n1".into(), upgraded }
 }
 
@@ -366,6 +366,7 @@ fn a_pod_that_says_which_version_and_system_it_leaves_needs_no_plan() {
     let upgraded = Upgraded {
         kubelet_version: Some("v1.34.4+rke2r1".into()),
         os_image: Some("Simulated Linux 2".into()),
+        loads_images: false,
         down_until: None,
     };
     assert_eq!(run.deeds().last(), Some(&&Action::MachineUpgraded { node: "n1".into(), upgraded }));

@@ -1,5 +1,6 @@
-//! What a pod that has succeeded leaves on its machine: another version, another system, a reboot.
+//! What a pod that has succeeded leaves on its machine: another version, another system, a reboot, images.
 
+use drover_api::harvester::jobs::{self as harvester, stock};
 use drover_api::plan::{jobs::variables, labels};
 use drover_clock::later;
 use jiff::Timestamp;
@@ -12,6 +13,9 @@ use crate::world::outcome::stamp;
 /// A pod with a container of this name and a version label upgrades its machine, as those of Plans do.
 const UPGRADE_CONTAINER: &str = "upgrade";
 
+/// `drover node preload`.
+const PRELOAD: &str = "preload";
+
 /// How distributions mark their builds of a version. A tag or a label cannot hold the `+` that comes before the mark.
 const BUILD_MARKS: [&str; 2] = ["k3s", "rke2r"];
 
@@ -19,6 +23,8 @@ const BUILD_MARKS: [&str; 2] = ["k3s", "rke2r"];
 pub struct Upgraded {
     pub kubelet_version: Option<String>,
     pub os_image: Option<String>,
+    /// What was missing of images is there.
+    pub loads_images: bool,
     /// Until when the machine is away; the last moment that there is if it does not come back.
     pub down_until: Option<Timestamp>,
 }
@@ -29,15 +35,28 @@ pub fn by(pod: &Pod, machine: &Machine, options: &KubeletOptions, now: Timestamp
     let text = |key: &str| said.and_then(|all| all.get(key)).cloned();
     let kubelet_version = text(KUBELET_VERSION).or_else(|| plan_version(pod).map(in_full));
     let os_image = text(OS_IMAGE);
-    if kubelet_version.is_none() && os_image.is_none() {
+    let loads_images = machine.missing_images.is_some() && is_preload(pod);
+    if kubelet_version.is_none() && os_image.is_none() && !loads_images {
         return None;
     }
     let reboot = machine.reboot.or(annotations::lasts_for_all(said, REBOOT)).or(options.reboot.map(Lasts::For));
-    let down_until = reboot.map(|lasts| match lasts {
+    // Nobody reboots for images.
+    let down_until = reboot.filter(|_| !loads_images).map(|lasts| match lasts {
         Lasts::For(time) => later(stamp(now).0, time),
         Lasts::Forever => Timestamp::MAX,
     });
-    Some(Upgraded { kubelet_version, os_image, down_until })
+    Some(Upgraded { kubelet_version, os_image, loads_images, down_until })
+}
+
+/// The pods of a Harvester upgrade's first Plan load its images, by the steps of Drover or of the release.
+fn is_preload(pod: &Pod) -> bool {
+    let of_upgrade = |labels: &std::collections::BTreeMap<String, String>| labels.contains_key(harvester::UPGRADE);
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+    let args = containers.filter(|container| container.name == UPGRADE_CONTAINER).filter_map(|one| one.args.as_ref());
+    let loads = |args: &Vec<String>| {
+        args.first().is_some_and(|first| first == stock::PREPARE) || args.get(1).is_some_and(|step| step == PRELOAD)
+    };
+    pod.metadata.labels.as_ref().is_some_and(of_upgrade) && args.into_iter().any(loads)
 }
 
 /// The version that the Plan of this pod is about.
@@ -45,7 +64,7 @@ fn plan_version(pod: &Pod) -> Option<&str> {
     let upgrade = pod.spec.as_ref()?.containers.iter().find(|container| container.name == UPGRADE_CONTAINER)?;
     let all = pod.metadata.labels.as_ref()?;
     // The Plans of a Harvester upgrade load images or touch files: Rancher's agent raises the kubelet.
-    if all.contains_key(drover_api::harvester::jobs::UPGRADE) {
+    if all.contains_key(harvester::UPGRADE) {
         return None;
     }
     let label = all.get(labels::VERSION)?;

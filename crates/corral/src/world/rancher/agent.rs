@@ -115,7 +115,7 @@ fn finish(secret: &Secret, node: &Node, plan: &str, has_states: bool, now: Times
     let installs = plan::version(plan).filter(|version| runs.as_ref() != Some(version));
     let upgraded = installs.map(|version| Action::MachineUpgraded {
         node: pods::name(&node.metadata).into(),
-        upgraded: Upgraded { kubelet_version: Some(version), os_image: None, down_until: None },
+        upgraded: Upgraded { kubelet_version: Some(version), os_image: None, loads_images: false, down_until: None },
     });
     upgraded.into_iter().chain([Action::update(&after)]).collect()
 }
