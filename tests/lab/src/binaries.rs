@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, OnFile, Result};
-use crate::pins::{self, CLIENTS, KUBELETS, MODULES, Module};
+use crate::pins::{self, CLIENTS, KUBELETS, MODULES, Module, PORT_FORWARD};
 use crate::processes::tail;
 
 const STILL_BUILDING_EVERY: Duration = Duration::from_secs(60);
@@ -35,6 +35,11 @@ impl Binaries {
         let shop = Workshop { dir: cache_of(&MODULES)?, modules: &MODULES[..1], go: OsStr::new("go") };
         shop.build_missing()?;
         Ok(Self { dir: shop.bin() })
+    }
+
+    /// The same for what forwards ports as a kubelet does.
+    pub fn ensure_port_forward() -> Result<Self> {
+        Self::of(&PORT_FORWARD)
     }
 
     /// The same for the kubelets of real nodes.

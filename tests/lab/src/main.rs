@@ -82,7 +82,12 @@ fn main() -> ExitCode {
 }
 
 fn build() -> Result<()> {
-    for binaries in [Binaries::ensure()?, Binaries::ensure_kubelets()?, Binaries::ensure_clients()?.others] {
+    for binaries in [
+        Binaries::ensure()?,
+        Binaries::ensure_kubelets()?,
+        Binaries::ensure_clients()?.others,
+        Binaries::ensure_port_forward()?,
+    ] {
         println!("{}", binaries.dir().display());
     }
     Ok(())

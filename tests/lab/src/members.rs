@@ -16,6 +16,8 @@ use crate::pki::Pki;
 use crate::ports;
 use crate::processes::Processes;
 
+const PORT_FORWARD: &str = "port-forward";
+
 /// Members by name. Dropping them ends them.
 #[derive(Debug)]
 pub struct Members {
@@ -88,6 +90,18 @@ impl Members {
         let Some(member) = self.members.last().cloned() else { return Ok(()) };
         self.start(&member, "existing")?;
         self.wait_for(&member, patience)
+    }
+
+    /// Starts what leads to each member as a kubelet leads to its pod `etcd-<name>`, by its own code; gives back its URL.
+    pub fn forward(&mut self, patience: Duration) -> Result<String> {
+        let binaries = Binaries::ensure_port_forward()?;
+        let port = ports::free()?;
+        let mut command = Command::new(binaries.path(PORT_FORWARD));
+        command.arg(port.to_string());
+        command.args(self.members.iter().map(|member| format!("etcd-{}={}", member.name, member.clients)));
+        self.processes.start(PORT_FORWARD, &mut command)?;
+        self.processes.wait_until(PORT_FORWARD, "it to listen", patience, || Network::Loopback.is_open(port))?;
+        Ok(format!("http://127.0.0.1:{port}"))
     }
 
     pub fn kill(&mut self, name: &str) -> Result<()> {

@@ -77,6 +77,17 @@ pub(crate) const CLIENTS: [Module; 3] = [
     },
 ];
 
+/// A small program around what a kubelet forwards ports with. Its own source stands where others have only imports.
+pub(crate) const PORT_FORWARD: [Module; 1] = [Module {
+    name: "port-forward",
+    go_mod: include_str!("../pins/port-forward/go.mod"),
+    go_sum: include_str!("../pins/port-forward/go.sum"),
+    tools_go: include_str!("../pins/port-forward/main.go"),
+    pinned: "k8s.io/kubelet",
+    stamped: &[],
+    commands: &[GoCommand { binary: "port-forward", package: "drover.dev/lab/port-forward" }],
+}];
+
 const STAMPED_IN_KUBERNETES: [&str; 2] = ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"];
 
 /// The control plane, its client, and KWOK.
@@ -135,6 +146,9 @@ pub(crate) fn key(modules: &[Module]) -> String {
         add(module.name);
         add(module.go_mod);
         add(module.go_sum);
+        if module.is_built_itself() {
+            add(module.tools_go);
+        }
         module.flags().iter().for_each(|flag| add(flag));
         for command in module.commands {
             add(command.binary);
@@ -151,6 +165,12 @@ impl Module {
             let mut words = line.split_whitespace().skip_while(|word| *word == "require");
             (words.next() == Some(self.pinned)).then(|| words.next()).flatten()
         })
+    }
+
+    /// Whether the program is its own, and not only others' that it pins.
+    fn is_built_itself(&self) -> bool {
+        let own = self.go_mod.lines().next().and_then(|line| line.strip_prefix("module "));
+        self.commands.iter().any(|command| Some(command.package) == own)
     }
 
     /// The flags of `go build`. Readonly, so that a pin that does not suffice fails instead of being changed.
@@ -223,6 +243,16 @@ mod tests {
         changed[0].go_sum = "";
 
         assert_ne!(key(&changed), key(&MODULES));
+    }
+
+    #[test]
+    fn another_source_is_another_key_where_that_is_what_is_built() {
+        let (mut own, mut others) = (PORT_FORWARD, MODULES);
+        own[0].tools_go = "package main";
+        others[0].tools_go = "package tools";
+
+        assert_ne!(key(&own), key(&PORT_FORWARD));
+        assert_eq!(key(&others), key(&MODULES));
     }
 
     #[test]

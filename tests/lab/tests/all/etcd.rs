@@ -9,8 +9,9 @@ use anyhow::{Context as _, Result, ensure};
 use drover_clock::Clock;
 use drover_core::guest::Member;
 use drover_lab::Members;
-use drover_operator::guest::etcd::{Authority, CallError, Members as Etcd, Stream, Way};
+use drover_operator::guest::etcd::{Authority, CallError, Members as Etcd, OverApiServer, Stream, Way};
 use futures::future::BoxFuture;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
@@ -106,5 +107,35 @@ async fn members_of_a_real_etcd_are_asked_led_and_removed() -> Result<()> {
     let others = Members::up(&["cp1"], PATIENCE)?;
     let stranger = etcd(&members, others.authority()?).members().await;
     ensure!(matches!(stranger, Err(CallError::Unreachable(_))), "another authority lets nobody in: {stranger:?}");
+    Ok(())
+}
+
+#[tokio::test]
+#[ignore = "needs the lab: make test-real"]
+async fn members_are_reached_as_a_kubelet_forwards_ports() -> Result<()> {
+    let mut members = Members::up(&["cp1", "cp2", "cp3"], PATIENCE)?;
+    let url = members.forward(PATIENCE)?;
+    let client = kube::Client::try_from(kube::Config::new(url.parse()?))?;
+    let (certificate, key) = members.authority()?;
+    let way = Arc::new(OverApiServer(client));
+    let etcd = Etcd::new(way.clone(), Authority::new(certificate, key), Clock::real());
+
+    let seen = once(&etcd, |seen| seen.len() == 3 && seen.iter().all(|member| member.healthy)).await?;
+    let from = leader(&seen)?;
+    let to = seen.iter().find(|member| !member.leader).context("all lead")?;
+    etcd.move_leader(from.id, to.id).await?;
+    once(&etcd, |seen| leader(seen).is_ok_and(|leads| leads.id == to.id)).await?;
+    // It lets nobody go before all have been in touch for five seconds.
+    let asked = Instant::now();
+    while let Err(error) = etcd.remove(from.id).await {
+        ensure!(error == CallError::Refused("etcdserver: unhealthy cluster".to_owned()), "{error}");
+        ensure!(asked.elapsed() < PATIENCE, "{error}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    once(&etcd, |seen| seen.len() == 2 && seen.iter().all(|member| member.healthy)).await?;
+
+    let mut stream = way.open("etcd-nobody").await.map_err(anyhow::Error::msg)?;
+    let why = stream.read_u8().await.err().context("nobody has answered")?.to_string();
+    ensure!(why.contains("pod etcd-nobody: connection refused"), "what a kubelet complains of is told: {why}");
     Ok(())
 }

@@ -125,37 +125,38 @@ async fn hear<S: AsyncRead + AsyncWrite>(
     complaint: Arc<OnceLock<String>>,
 ) {
     let mut said = Vec::new();
-    loop {
+    let failed = loop {
         let (head, body) = match read_frame(&mut reader).await {
             Ok(frame) => frame,
-            Err(error) => {
-                let _ = complaint.set(format!("the API server has ended the connection: {error}"));
-                break;
-            }
+            Err(error) => break Some(format!("the API server has ended the connection: {error}")),
         };
         match head {
             Head::Data { stream: DATA, last } => {
                 if to_here.write_all(&body).await.is_err() || last {
-                    break;
+                    break None;
                 }
             }
             Head::Data { stream: ERRORS, last } => {
                 said.extend(body);
                 if last && !said.is_empty() {
-                    let _ = complaint.set(String::from_utf8_lossy(&said).trim().to_owned());
-                    break;
+                    break None;
                 }
             }
-            Head::Control(kinds::RESET) => {
-                let _ = complaint.set("the API server refuses the connection".to_owned());
-                break;
+            // That of errors is reset, too, by some, after it has said all.
+            Head::Control(kinds::RESET) if body.starts_with(&DATA.to_be_bytes()) => {
+                break Some("the API server refuses the connection".to_owned());
             }
-            Head::Control(kinds::GO_AWAY) => break,
+            Head::Control(kinds::GO_AWAY) => break None,
             // Asked whether anybody is there. What is closed has nobody to tell.
             Head::Control(kinds::PING) => drop(frames.send(control(kinds::PING, 0, &body))),
             // That the streams are open, how much may be sent (as much as one likes), and headers.
             Head::Control(_) | Head::Data { .. } => {}
         }
+    };
+    // What was said in words says more than how it ended.
+    let words = String::from_utf8_lossy(&said).trim().to_owned();
+    if let Some(why) = Some(words).filter(|words| !words.is_empty()).or(failed) {
+        let _ = complaint.set(why);
     }
     let _ = to_here.shutdown().await;
 }
@@ -303,6 +304,17 @@ mod tests {
         let (mut forwarded, _theirs) = opened(data(ERRORS, LAST, why)).await;
         let error = forwarded.read_u8().await.unwrap_err().to_string();
         assert_eq!(error.as_bytes(), why);
+    }
+
+    #[tokio::test]
+    async fn words_count_for_more_than_the_reset_that_follows_them() {
+        let reset = |stream: u32| control(kinds::RESET, 0, &[stream.to_be_bytes(), [0, 0, 0, 5]].concat());
+        let frames = [data(ERRORS, 0, b"no such pod"), reset(ERRORS), reset(DATA)].concat();
+        let (mut forwarded, _theirs) = opened(frames).await;
+        assert_eq!(forwarded.read_u8().await.unwrap_err().to_string(), "no such pod");
+
+        let (mut forwarded, _theirs) = opened(reset(DATA)).await;
+        assert_eq!(forwarded.read_u8().await.unwrap_err().to_string(), "the API server refuses the connection");
     }
 
     #[tokio::test]
