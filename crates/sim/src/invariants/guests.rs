@@ -14,6 +14,13 @@ use crate::known::Known;
 const DISTRIBUTION: &str = "run.tanzu.vmware.com/kubernetesDistributionVersion";
 const CERTIFICATES: [&str; 4] = ["-ca", "-etcd", "-proxy", "-sa"];
 
+/// The Machines of a guest cluster.
+#[derive(Default)]
+struct Machines<'a> {
+    masters: Vec<&'a Value>,
+    workers: Vec<(&'a str, &'a Value)>,
+}
+
 /// What was seen of a guest cluster so far.
 #[derive(Debug, Default)]
 pub struct GuestSeen {
@@ -121,17 +128,17 @@ impl Checker {
     }
 
     pub(super) fn check_machines(&mut self, known: &Known) {
-        let mut machines: BTreeMap<(String, String), (Vec<&Value>, Vec<(&str, &Value)>)> = BTreeMap::new();
+        let mut machines: BTreeMap<(String, String), Machines<'_>> = BTreeMap::new();
         for (namespace, name, machine) in known.named("Machine") {
             let labels = &machine["metadata"]["labels"];
             let cluster = labels["cluster.x-k8s.io/cluster-name"].as_str().unwrap_or_default();
-            let (masters, workers) = machines.entry((namespace.to_owned(), cluster.to_owned())).or_default();
+            let of_it = machines.entry((namespace.to_owned(), cluster.to_owned())).or_default();
             match labels["cluster.x-k8s.io/control-plane"].is_string() {
-                true => masters.push(machine),
-                false => workers.push((name, machine)),
+                true => of_it.masters.push(machine),
+                false => of_it.workers.push((name, machine)),
             }
         }
-        for (cluster, (masters, workers)) in machines {
+        for (cluster, Machines { masters, workers }) in machines {
             self.check_order(&masters, &workers);
             let (count, seen) = (masters.len(), self.guests.entry(cluster).or_default());
             if !seen.began {

@@ -118,6 +118,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "guest-tkc-addons-kept",
     "guest-tkc-addons-cut-off",
     "guest-tkc-many",
+    "guest-tkc-paused",
     "beside-the-original",
     "no-permission",
 ];

@@ -37,15 +37,16 @@ fn a_crash_at_writes_of_five_machines_update_does_no_harm() {
     no_crash_does_harm("guest-five-machines", 13);
 }
 
-/// A machine takes 60 s to be had, 10 s to boot, 5 s to learn, 15 s to go; nothing of that can be done side by side.
+/// A machine takes 60 s to be had, 10 s to boot, 5 s to learn, 15 s to go; nothing of that can be done side by side. Before the first,
+/// the simulated guest itself needs 2 s until its pods are up.
 #[test]
 fn an_update_takes_hardly_longer_than_its_machines_do() {
-    let outcome = run(&built_in("guest-three-machines"), &Terms::calm(1)).unwrap();
-    let machines = 3.0 * (60.0 + 10.0 + 5.0 + 15.0);
-    println!(
-        "{} s for {machines} s of machines, {} writes, {} commits",
-        outcome.virtual_seconds, outcome.writes, outcome.commits
-    );
-    assert_eq!(outcome.violations, []);
-    assert!(outcome.virtual_seconds < machines * 1.03, "{}", outcome.virtual_seconds);
+    for (name, count) in [("guest-one-machine", 1.0), ("guest-three-machines", 3.0), ("guest-five-machines", 5.0)] {
+        let outcome = run(&built_in(name), &Terms::calm(1)).unwrap();
+        let machines = count * (60.0 + 10.0 + 5.0 + 15.0);
+        let ratio = (outcome.virtual_seconds - 2.0) / machines;
+        println!("{name}: {} s, {ratio:.4} times the {machines} s of its machines", outcome.virtual_seconds);
+        assert_eq!(outcome.violations, []);
+        assert!(ratio <= 1.02, "{name}: {ratio}");
+    }
 }

@@ -60,10 +60,21 @@ fn one_cluster_at_a_time_is_updated_and_one_that_halts_holds_up_no_other() {
     comes_to_its_end("guest-tkc-many");
 }
 
+#[test]
+fn workers_of_a_cluster_that_is_paused_stay_as_they_are_until_it_is_resumed() {
+    comes_to_its_end("guest-tkc-paused");
+}
+
 /// `make sim` tries all of them, in all scenarios.
 #[test]
 fn crashes_other_faults_and_random_schedules_do_no_harm() {
     do_no_harm("guest-tkc-workers-return", 4, &[Part::Crashes, Part::Pairs, Part::Random(40)]);
+}
+
+/// The limit holds whoever dies or acts beside another.
+#[test]
+fn crashes_and_other_faults_let_no_more_clusters_begin_than_may() {
+    do_no_harm("guest-tkc-many", 61, &[Part::Crashes, Part::Pairs, Part::Random(61)]);
 }
 
 fn do_no_harm(name: &str, every: usize, parts: &[Part]) {
