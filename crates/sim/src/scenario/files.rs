@@ -99,7 +99,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-checksum-differs",
     "harvester-config-garbled",
     "harvester-node-leaves",
-    "harvester-seed-000",
+    "harvester-five-troubles",
     "harvester-five-nodes",
     "guest-three-machines",
     "guest-one-machine",
