@@ -235,13 +235,14 @@ fn is_of_no_interest(kind: &str, json: Option<&Bytes>) -> bool {
 /// What of an object makes a state a different one: not when it was written, in which order, by which of the operators,
 /// nor how something was called that got its name by lot.
 fn hash(value: &Value, hasher: &mut DefaultHasher) {
-    const PASSING: [&str; 10] = [
+    const PASSING: [&str; 11] = [
         "resourceVersion",
         "uid",
         "managedFields",
         "generation",
         "id",
         "drover.dev/claim",
+        "drover.dev/fenced",
         "epoch",
         "holder",
         "bootID",
@@ -271,7 +272,8 @@ fn hash(value: &Value, hasher: &mut DefaultHasher) {
             hasher.write_u8(7);
             for (key, value) in fields {
                 hasher.write(key.as_bytes());
-                if !PASSING.iter().any(|passing| key.ends_with(passing)) {
+                // `by` is the process that took a place.
+                if key != "by" && !PASSING.iter().any(|passing| key.ends_with(passing)) {
                     hash(value, hasher);
                 }
             }

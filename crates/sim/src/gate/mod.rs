@@ -40,6 +40,9 @@ const STALE: Duration = Duration::from_secs(5);
 const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// How long it shows the right time, if it is set then.
 const IN_A_MOMENT: Duration = Duration::from_secs(10);
+/// So many operators die in one run, where they die at each write that meets a new state: should every death make a new state,
+/// none would come to its end.
+const MOST_DEATHS: usize = 1000;
 /// The collections that an operator lists.
 const LISTED: [&str; 4] = ["plans", "nodes", "jobs", "secrets"];
 /// And those that it watches.
@@ -390,6 +393,7 @@ impl Shared {
             self.dying = Some(Dying { fault, met: BTreeSet::new() });
         }
         if let Some(dying) = &mut self.dying
+            && dying.met.len() < MOST_DEATHS
             && dying.met.insert(meeting)
         {
             faults.push(dying.fault.clone());
