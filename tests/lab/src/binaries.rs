@@ -12,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::cluster_api;
 use crate::error::{Error, OnFile, Result};
-use crate::pins::{self, CLIENTS, KUBELETS, MODULES, Module, PORT_FORWARD};
+use crate::pins::{self, CLIENTS, CLUSTER_API, KUBELETS, MODULES, Module, PORT_FORWARD};
 use crate::processes::tail;
 
 const STILL_BUILDING_EVERY: Duration = Duration::from_secs(60);
@@ -50,6 +51,13 @@ impl Binaries {
     /// The same for clients of other versions than the control plane's, and Helm.
     pub fn ensure_clients() -> Result<Clients> {
         Ok(Clients { own: Self::ensure()?, others: Self::of(&CLIENTS)? })
+    }
+
+    /// The same for Cluster API, with the definitions of its kinds.
+    pub fn ensure_cluster_api() -> Result<Self> {
+        let binaries = Self::of(&CLUSTER_API)?;
+        cluster_api::manifests::ensure(&binaries)?;
+        Ok(binaries)
     }
 
     fn of(modules: &[Module]) -> Result<Self> {
@@ -233,7 +241,7 @@ impl Workshop<'_> {
     }
 }
 
-fn write_source(module: &Module, dir: &Path) -> Result<()> {
+pub(crate) fn write_source(module: &Module, dir: &Path) -> Result<()> {
     fs::create_dir(dir).on_file("create", dir)?;
     for (name, text) in [("go.mod", module.go_mod), ("go.sum", module.go_sum), ("tools.go", module.tools_go)] {
         let path = dir.join(name);

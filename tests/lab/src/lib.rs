@@ -3,7 +3,7 @@
 //!
 //! [`Binaries::ensure`] builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and KWOK once,
 //! into a cache outside the checkout. [`Lab::up`] starts them on loopback; dropping the [`Lab`] ends them, and so
-//! does the death of the process that owns it. [`Members`] are those of an etcd alone.
+//! does the death of the process that owns it. [`ClusterApi::up`] adds Cluster API, and [`Members`] are those of an etcd alone.
 #![allow(
     clippy::disallowed_methods,
     reason = "the lab waits for processes of this machine, which know no clock but the wall's"
@@ -11,6 +11,7 @@
 
 mod audit;
 mod binaries;
+mod cluster_api;
 mod control_plane;
 mod controllers;
 pub mod demo;
@@ -36,6 +37,7 @@ mod traffic;
 
 pub use audit::Audited;
 pub use binaries::{Binaries, Clients};
+pub use cluster_api::ClusterApi;
 pub use controllers::Controllers;
 pub use error::{Error, Result};
 pub use lab::{Lab, LabOptions};

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use drover_lab::nodes::{self, Cluster, ClusterOptions};
-use drover_lab::{Binaries, Error, Lab, LabOptions, Result, demo, images};
+use drover_lab::{Binaries, ClusterApi, Error, Lab, LabOptions, Result, demo, images};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -26,6 +26,9 @@ enum Act {
         /// Add this many real nodes, six at most: n1, n2, … (needs root)
         #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "kwok_nodes", value_parser = clap::value_parser!(u8).range(..=6))]
         real_nodes: u8,
+        /// Add Cluster API, with machines that are in memory only (needs root)
+        #[arg(long, conflicts_with_all = ["kwok_nodes", "real_nodes"])]
+        cluster_api: bool,
         /// Build the images of Drover, of a web server and of a kubelet's upgrade, and load them into the real nodes.
         #[arg(long, requires = "real_nodes")]
         images: bool,
@@ -64,8 +67,9 @@ fn main() -> ExitCode {
         Act::Protobuf { file } => drover_lab::write_table(&file),
         Act::Record { file } => drover_lab::record(&file),
         Act::Build => build(),
-        Act::Up { kwok_nodes, real_nodes, images, write_kubeconfig } => {
-            up(kwok_nodes, real_nodes, images, write_kubeconfig.as_deref())
+        Act::Up { kwok_nodes, real_nodes, cluster_api, images, write_kubeconfig } => {
+            let what = What { kwok_nodes, real_nodes, cluster_api, images };
+            up(what, write_kubeconfig.as_deref())
         }
         Act::Demo { nodes } => this_program().and_then(|program| demo::run(nodes, &program)),
         Act::NodeEnter { spec } => nodes::enter(&spec),
@@ -87,20 +91,31 @@ fn build() -> Result<()> {
         Binaries::ensure_kubelets()?,
         Binaries::ensure_clients()?.others,
         Binaries::ensure_port_forward()?,
+        Binaries::ensure_cluster_api()?,
     ] {
         println!("{}", binaries.dir().display());
     }
     Ok(())
 }
 
-fn up(kwok_nodes: usize, real_nodes: u8, with_images: bool, write_kubeconfig: Option<&Path>) -> Result<()> {
+/// What is started beside a control plane.
+struct What {
+    kwok_nodes: usize,
+    real_nodes: u8,
+    cluster_api: bool,
+    images: bool,
+}
+
+fn up(what: What, write_kubeconfig: Option<&Path>) -> Result<()> {
+    let What { kwok_nodes, real_nodes, .. } = what;
     let binaries = Binaries::ensure()?;
-    let images = if with_images { images::all()? } else { vec![] };
+    let images = if what.images { images::all()? } else { vec![] };
     // From here on a signal waits until the lab is up, and then ends it in order.
     let mut signals =
         Signals::new([SIGINT, SIGTERM]).map_err(|source| Error::Start { name: "the signal handler".into(), source })?;
     let started = Instant::now();
     let running = match real_nodes {
+        _ if what.cluster_api => Running::ClusterApi(ClusterApi::up(LabOptions::default().patience)?),
         0 => Running::Lab(Lab::up(&LabOptions { kwok: kwok_nodes > 0, ..LabOptions::default() })?),
         _ => Running::Cluster(Cluster::up(&ClusterOptions {
             images,
@@ -135,6 +150,7 @@ fn up(kwok_nodes: usize, real_nodes: u8, with_images: bool, write_kubeconfig: Op
 enum Running {
     Lab(Lab),
     Cluster(Cluster),
+    ClusterApi(ClusterApi),
 }
 
 impl Running {
@@ -142,6 +158,7 @@ impl Running {
         match self {
             Running::Lab(lab) => lab,
             Running::Cluster(cluster) => cluster.lab(),
+            Running::ClusterApi(cluster_api) => cluster_api.lab(),
         }
     }
 }

@@ -77,6 +77,45 @@ pub(crate) const CLIENTS: [Module; 3] = [
     },
 ];
 
+/// Cluster API: its managers, and infrastructure that is in memory only. One module pins all of them, but two of the packages have the
+/// same last name, by which `go build` would call both.
+pub(crate) const CLUSTER_API: [Module; 4] = [
+    Module {
+        commands: &[GoCommand { binary: "capi-core", package: "sigs.k8s.io/cluster-api/core" }],
+        ..cluster_api("capi-core")
+    },
+    Module {
+        commands: &[GoCommand { binary: "capi-bootstrap", package: "sigs.k8s.io/cluster-api/bootstrap/kubeadm" }],
+        ..cluster_api("capi-bootstrap")
+    },
+    Module {
+        commands: &[GoCommand {
+            binary: "capi-control-plane",
+            package: "sigs.k8s.io/cluster-api/controlplane/kubeadm",
+        }],
+        ..cluster_api("capi-control-plane")
+    },
+    Module {
+        commands: &[GoCommand {
+            binary: "capi-in-memory",
+            package: "sigs.k8s.io/cluster-api/test/infrastructure/docker",
+        }],
+        ..cluster_api("capi-in-memory")
+    },
+];
+
+const fn cluster_api(name: &'static str) -> Module {
+    Module {
+        name,
+        go_mod: include_str!("../pins/cluster-api/go.mod"),
+        go_sum: include_str!("../pins/cluster-api/go.sum"),
+        tools_go: include_str!("../pins/cluster-api/tools.go"),
+        pinned: "sigs.k8s.io/cluster-api",
+        stamped: &["sigs.k8s.io/cluster-api/version"],
+        commands: &[],
+    }
+}
+
 /// A small program around what a kubelet forwards ports with. Its own source stands where others have only imports.
 pub(crate) const PORT_FORWARD: [Module; 1] = [Module {
     name: "port-forward",
@@ -221,6 +260,12 @@ mod tests {
             let binary = format!("kubelet-{}", module.version().unwrap());
             assert_eq!(module.commands.iter().map(|command| command.binary).collect::<Vec<_>>(), [binary]);
         }
+    }
+
+    #[test]
+    fn every_part_of_cluster_api_is_of_one_version() {
+        assert_eq!(CLUSTER_API.map(|module| module.version().unwrap()), ["v1.14.2"; 4]);
+        assert!(CLUSTER_API.iter().all(|module| module.commands[0].binary == module.name));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test whose ground is missing has failed")]
 
 mod bad_input;
+mod cluster_api;
 mod clusters;
 mod corral;
 mod crds;

@@ -101,7 +101,8 @@ fn look<'a>(view: &View<'a>, machine: &Machine<'a>) -> Flow<()> {
 fn why_not<'a>(view: &View<'a>, machine: &Machine<'a>) -> String {
     let config = view.config_of(machine).map(|config| &config["status"]);
     let infrastructure = view.infrastructure_of(machine).map(|one| &one["status"]);
-    let said: Vec<&str> = [config, infrastructure].into_iter().flatten().filter_map(complaint).collect();
+    let said: Vec<String> =
+        [config, infrastructure].into_iter().flatten().filter_map(complaint).map(in_a_line).collect();
     let is_made = |status: &Value| status["ready"] == true || status["initialization"]["dataSecretCreated"] == true;
     match (said.as_slice(), config.is_some_and(is_made)) {
         ([], false) => ": its bootstrap data is not made yet".to_owned(),
@@ -117,6 +118,12 @@ fn complaint(status: &Value) -> Option<&str> {
     let conditions = status["conditions"].as_array().into_iter().flatten();
     let unready = conditions.filter(|one| one["type"] == "Ready" && one["status"] == "False");
     failures.chain(unready.filter_map(|one| one["message"].as_str())).find(|text| !text.is_empty())
+}
+
+/// Summaries of v1beta2 are lists, an item a line. What is told of a wait is one line.
+fn in_a_line(message: &str) -> String {
+    let items = message.lines().map(|line| line.trim().trim_start_matches("* ")).filter(|line| !line.is_empty());
+    items.collect::<Vec<_>>().join("; ")
 }
 
 /// Ready says all; the others come before it, and not everybody writes them down. One that is there must not say otherwise.

@@ -533,6 +533,14 @@ fn a_machine_that_does_not_run_is_told_of_in_the_words_of_what_holds_it_up() {
     ]});
     scene.put(Collection::Infrastructure, machine);
     assert_eq!(sentence(&scene), "machine a-7 does not run yet: no more than ten machines");
+    let mut machine = scene.get(Collection::Infrastructure, "WCPMachine/a-7");
+    machine["status"]["conditions"][0]["message"] = json!("* VMProvisioned: no room\n* NodeProvisioned: Waiting\n");
+    scene.put(Collection::Infrastructure, machine);
+    assert_eq!(
+        sentence(&scene),
+        "machine a-7 does not run yet: VMProvisioned: no room; NodeProvisioned: Waiting",
+        "one line, as v1beta2 has its summaries on many"
+    );
 }
 
 #[test]
