@@ -82,7 +82,7 @@ fn job(plan: &Plan, node: &Node, label: &str, hash: &str) -> Job {
         "upgrade.cattle.io/controller": "system-upgrade-controller",
         "upgrade.cattle.io/plan": plan.name_any(),
         "upgrade.cattle.io/node": node.name_any(),
-        "upgrade.cattle.io/version": plan.spec.version,
+        "upgrade.cattle.io/version": plan.status.as_ref().map(|status| status.latest_version.as_str()),
         label: hash,
     });
     let job = json!({

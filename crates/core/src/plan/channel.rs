@@ -95,7 +95,8 @@ pub(super) fn resolve(view: &View<'_>, url: &str, now: Timestamp, wish: Wish) ->
         return Wish { version, ask: Some(question), ..wish };
     };
     let due = heard.at.checked_add(pause(heard, view.poll_interval)).unwrap_or(Timestamp::MAX);
-    let is_due = !heard.pending && now >= due;
+    // A clock that was set back would otherwise keep silent for as long as that.
+    let is_due = !heard.pending && (now >= due || now < heard.at);
     let wish = Wish { ask: is_due.then_some(question), look_again: (!heard.pending && !is_due).then_some(due), ..wish };
     match heard.answer.as_ref().map_err(Clone::clone).and_then(Answer::version) {
         Ok(version) if followed.is_some_and(|known| is_lower(&version, known)) && !is_downgrade_accepted(plan) => {

@@ -69,6 +69,8 @@ fn a_channel_is_asked_once_an_interval() {
     let ask = cluster.decide_at(at("2026-01-01T12:15:00Z")).ask.unwrap();
     assert_eq!(ask.latest_version, "v2");
 
+    assert!(cluster.decide_at(at("2026-01-01T11:00:00Z")).ask.is_some(), "the clock was set back by an hour");
+
     let mut asked = cluster;
     asked.heard.as_mut().unwrap().pending = true;
     assert_eq!(asked.decide_at(at("2026-01-01T12:15:00Z")).ask, None);
