@@ -33,7 +33,8 @@ test: ## Everything that needs no other server
 # The program that campaigns and real nodes run is not optimised across crates: that alone takes a core more than ten minutes.
 sim test-real: export CARGO_PROFILE_RELEASE_LTO = off
 sim test-real: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS = 16
-test-real: sim ## Every fault in the simulation, then a real control plane and real nodes (as root), and the rest against them
+test-real: EVERY = 7
+test-real: sim ## A seventh of `make sim`, then a real control plane and real nodes (as root), and the rest against them
 	@./scripts/need cargo cc go real-nodes
 	cargo run --locked --quiet --bin drover-lab -- build
 	cargo test --workspace --locked --tests -- --ignored --test-threads=1
@@ -46,9 +47,9 @@ diff-fuzz: ## Generate requests, play them to both sides: make diff-fuzz SEED=7 
 	@./scripts/need cargo cc go
 	cargo run --locked --quiet --bin drover-difference -- fuzz --seed $(or $(SEED),1) --count $(or $(COUNT),5000)
 
-sim: ## Every scenario: crashes at every write, every fault at every kind of write, two crashes, random schedules
+sim: ## Every scenario: crashes at every write, every fault at every kind of write, two crashes, random schedules; EVERY=7 for a seventh
 	@./scripts/need cargo cc
-	program=$$(cargo run --locked --quiet --bin drover-image -- --program) && time "$$program" simulate
+	program=$$(cargo run --locked --quiet --bin drover-image -- --program) && time "$$program" simulate --every $(or $(EVERY),1)
 
 sabotage: ## Search for every planted bug that does not show any more where it did (crates/sim/tests/sabotage.txt)
 	UPDATE=1 cargo test --locked --package drover-sim --test all every_planted_bug_is_found -- --nocapture
