@@ -126,6 +126,15 @@ pub const DRIVE: &str = "drover.dev/drive";
 /// Written when the Machine is made, and never changed. A Machine that carries what is asked for was made for it.
 pub const CONTROL_PLANE_DIGEST: &str = "drover.dev/control-plane";
 
+/// Annotation of a Machine of a guest's control plane and of a template of workers: what of it was generated, as JSON, by the field.
+///
+/// Written when it is made, and never changed. What stands there and is generated no longer is taken away; and it tells with which
+/// configuration of the cluster a machine has joined.
+pub const GENERATED: &str = "drover.dev/generated";
+
+/// Label of the ConfigMap with what an installation wants of all guest clusters, by whoever makes it, whatever the value.
+pub const DEFAULTS: &str = "drover.dev/guest-defaults";
+
 /// Annotation of a Machine of a guest's control plane: why an update has given up on it, in a sentence.
 ///
 /// The next try makes another machine in its place, unless it is well by then; it goes with the Machine, or when that is well.

@@ -64,6 +64,15 @@ impl Clock {
         }
     }
 
+    /// Goes on from what this clock shows now, whatever somebody sets this one to: for deadlines of what runs for a while.
+    pub fn steady(self) -> Self {
+        let speed = match self.form {
+            Form::Real => 1.0,
+            Form::Simulated { speed, .. } => speed,
+        };
+        Clock::scaled(self.now(), speed)
+    }
+
     pub fn now(&self) -> Timestamp {
         match self.form {
             #[allow(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
@@ -144,6 +153,15 @@ mod tests {
         assert_eq!(clock.now(), "2026-01-01T11:00:10Z".parse().unwrap());
         clock.sleep(Duration::from_secs(5)).await;
         assert_eq!(clock.now(), "2026-01-01T11:00:15Z".parse().unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_steady_clock_goes_on_when_the_other_one_is_set() {
+        let set = Clock::virtual_from(noon()).stepping(Duration::from_secs(10), SignedDuration::from_hours(1));
+        let before = set.steady();
+        set.sleep(Duration::from_secs(20)).await;
+        assert_eq!(before.now(), later(noon(), Duration::from_secs(20)));
+        assert_eq!(set.steady().now(), later(noon(), Duration::from_secs(3620)));
     }
 
     #[tokio::test(start_paused = true)]

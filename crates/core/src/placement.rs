@@ -4,6 +4,8 @@
 //! resources, volumes that belong to a node, pods that must not be neighbours, spread constraints. Preferences are not.
 
 mod spread;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -305,3 +305,19 @@ fn cells(node: &NodeLine, now: Timestamp) -> [String; 4] {
     let age = age.filter(|_| node.state != "updated").unwrap_or_default();
     [node.name.clone(), node.state.clone(), health, [node.kubelet.as_str(), age.as_str()].join("  ").trim().to_owned()]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_it_is_done_is_told_by_an_estimate_or_once_it_is() {
+        let now: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+        let estimate =
+            Estimate { done_at: "2026-01-01T14:00:00Z".parse().unwrap(), basis: "2 nodes so far".to_owned() };
+        assert_eq!(outlook("", None, false, now), "");
+        assert_eq!(outlook("", None, true, now), "  done\n");
+        let told = outlook("nodes ", Some(&estimate), false, now);
+        assert_eq!(told, "  nodes done in about 2 h, by estimate: 2 nodes so far\n");
+    }
+}

@@ -1,4 +1,4 @@
-//! Follows all objects of one collection: a list, then a watch from there, for ever.
+//! Follows all objects of one collection: a list, then a watch from there, for ever; or reads them once.
 //!
 //! A watch that ends is resumed where it stopped; one whose place is forgotten (410, as an answer or as an event)
 //! starts over with a list; anything else is tried again after a pause that grows.
@@ -13,8 +13,8 @@ use serde_json::value::RawValue;
 use crate::api::{Api, ApiError, escaped, refusal};
 
 const PAGE: usize = 500;
-/// The server ends a watch after this time.
-const WATCH_SECONDS: u64 = 290;
+/// The server ends a watch after this time: ten minutes is the longest that other clients ask for, and each end costs a request for each kind.
+const WATCH_SECONDS: u64 = 590;
 /// A watch without a line, not even a bookmark, for this long is dead.
 const SILENCE: Duration = Duration::from_secs(150);
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -46,7 +46,16 @@ pub trait Listener: Send {
     fn is_closed(&self) -> bool;
 }
 
-pub async fn follow(api: Api, clock: Clock, collection: Collection, mut listener: impl Listener) {
+pub async fn follow(api: Api, clock: Clock, collection: Collection, listener: impl Listener) {
+    keep_up(api, clock, collection, listener, false).await;
+}
+
+/// Tells what there is now, and nothing of what becomes of it.
+pub async fn read(api: Api, clock: Clock, collection: Collection, listener: impl Listener) {
+    keep_up(api, clock, collection, listener, true).await;
+}
+
+async fn keep_up(api: Api, clock: Clock, collection: Collection, mut listener: impl Listener, once: bool) {
     let mut pause = FIRST_PAUSE;
     let mut place = None;
     loop {
@@ -56,10 +65,14 @@ pub async fn follow(api: Api, clock: Clock, collection: Collection, mut listener
                 None => list(&api, &collection, &mut listener).await?,
             };
             place = Some(from);
+            if once {
+                return Ok(());
+            }
             watch(&api, &clock, &collection, from, &mut place, &mut listener).await
         };
         let mut asked_for = Duration::ZERO;
         match result.await {
+            Ok(()) if once => return,
             Ok(()) => pause = FIRST_PAUSE,
             Err(error) if error.is_expired() => place = None,
             Err(error) => {

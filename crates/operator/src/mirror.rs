@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 use crate::act::Ears;
 use crate::api::{Api, ApiError};
-use crate::follow::{Collection, Listener, follow};
+use crate::follow::{Collection, Listener, follow, read};
 use crate::survey::{cause, groups, path_of, version_of};
 
 /// The contents of Secrets, which only Plans need.
@@ -97,6 +97,10 @@ impl Mirror {
     pub async fn of(api: Api, clock: Clock, followed: &[Followed]) -> Self {
         let (ears, news) = unbounded_channel();
         let served = loop {
+            // Kinds that have one version only are where they always are.
+            if followed.iter().filter_map(|one| resource(one.kind)).all(|resource| resource.versions.len() == 1) {
+                break BTreeMap::new();
+            }
             match groups(&api).await {
                 Ok(served) => break served,
                 Err(error) => {
@@ -109,11 +113,11 @@ impl Mirror {
         let (awaited, plan_namespaces) = (BTreeSet::new(), BTreeSet::new());
         let (watches, versions) = (JoinSet::new(), Some(BTreeMap::new()));
         let mut mirror = Mirror { cluster, news, ears, watches, api, clock, awaited, plan_namespaces, versions };
-        for Followed { kind, namespace, label } in followed.iter().copied() {
+        for Followed { kind, namespace, label, once } in followed.iter().copied() {
             let Some(resource) = resource(kind) else { continue };
             // What is not served yet is asked for again and again: its definition may come.
             let version = version_of(&resource, &served).or(resource.versions.first().copied()).unwrap_or("v1");
-            mirror.follow(Resource { namespace, ..resource }, version, label);
+            mirror.hear_of(Resource { namespace, ..resource }, version, label, once);
         }
         mirror
     }
@@ -124,11 +128,19 @@ impl Mirror {
     }
 
     fn follow(&mut self, resource: Resource, version: &str, label: &'static str) {
+        self.hear_of(resource, version, label, false);
+    }
+
+    fn hear_of(&mut self, resource: Resource, version: &str, label: &'static str, once: bool) {
         let metadata_only = resource.kind == "Secret";
         let collection = Collection { path: path_of(&resource, version), label, metadata_only };
         let ear = Ear::new(resource, version, resource.kind, metadata_only, self.ears.clone());
         self.awaited.insert((resource.kind, resource.namespace));
-        self.watches.spawn(follow(self.api.clone(), self.clock, collection, ear));
+        let (api, clock) = (self.api.clone(), self.clock);
+        match once {
+            true => self.watches.spawn(read(api, clock, collection, ear)),
+            false => self.watches.spawn(follow(api, clock, collection, ear)),
+        };
     }
 
     /// The Secrets that Plans of a namespace may name are read: what is in them is part of what a Plan asks for.

@@ -183,6 +183,8 @@ impl User {
                 let mut again = Plan::new(&plan.name_any(), plan.spec.clone());
                 again.metadata.namespace = plan.namespace();
                 again.metadata.annotations = plan.metadata.annotations.clone();
+                again.metadata.labels = plan.metadata.labels.clone();
+                again.metadata.owner_references = plan.metadata.owner_references.clone();
                 again.annotations_mut().remove("drover.dev/claims");
                 if let Err(status) = user.direct.create(&again) {
                     tracing::warn!("the user cannot make {} again: {}", plan.name_any(), status.message);
@@ -269,7 +271,7 @@ impl User {
         });
     }
 
-    /// A machine that registers again brings its own labels along, and none that were put on its Node later.
+    /// A machine that registers again brings its own labels along, and nothing that was put on its Node later.
     fn lose_nodes(&self) {
         let lost = self.out();
         for node in &lost {
@@ -281,10 +283,10 @@ impl User {
             user.clock.sleep(AWHILE).await;
             for mut node in lost {
                 (node.metadata.uid, node.metadata.resource_version, node.spec) = (None, None, None);
-                let is_ours =
-                    |key: &String| key.starts_with("plan.upgrade.cattle.io/") || key.starts_with("drover.dev/");
-                node.labels_mut().retain(|key, _| !is_ours(key));
-                node.annotations_mut().retain(|key, _| !is_ours(key));
+                let is_of = |key: &str, groups: &[&str]| groups.iter().any(|group| key.starts_with(group));
+                let of_plans = ["plan.upgrade.cattle.io/", "drover.dev/"];
+                node.labels_mut().retain(|key, _| !is_of(key, &of_plans));
+                node.annotations_mut().retain(|key, _| !is_of(key, &of_plans) && !is_of(key, &["harvesterhci.io/"]));
                 // Somebody may have made it meanwhile.
                 let _ = user.direct.create(&node);
             }

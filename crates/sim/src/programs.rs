@@ -50,6 +50,7 @@ pub async fn run(server: ApiServer, guests: Option<SimulatedGuests>, listener: L
         guests,
         listener,
         running: BTreeMap::new(),
+        gone: BTreeSet::new(),
         programs: JoinSet::new(),
     };
     machines.look_at_all();
@@ -93,6 +94,8 @@ struct Machines {
     direct: Direct,
     clock: Clock,
     running: BTreeMap<RunId, Running>,
+    /// Nodes that were deleted and have not registered again.
+    gone: BTreeSet<String>,
     programs: JoinSet<Ended>,
 }
 
@@ -116,7 +119,14 @@ impl Machines {
                 }
                 None => self.end_all(|running| running.namespace == change.namespace && running.pod == change.name),
             },
-            "Node" if self.is_down(&change.name) => self.end_all(|running| running.node == change.name),
+            "Node" if self.is_down(&change.name) => {
+                // After a boot the kubelet says what became of its pods; of a Node that registers again nothing is said.
+                if self.node(&change.name).is_none() {
+                    self.gone.insert(change.name.clone());
+                }
+                self.end_all(|running| running.node == change.name);
+            }
+            "Node" if self.gone.remove(&change.name) => self.look_at_all(),
             _ => {}
         }
     }
@@ -209,9 +219,12 @@ impl Machines {
         })
     }
 
+    fn node(&self, name: &str) -> Option<Node> {
+        self.direct.get::<Node>(None, name).ok().flatten()
+    }
+
     fn is_down(&self, node: &str) -> bool {
-        let node = self.direct.get::<Node>(None, node).ok().flatten();
-        node.is_none_or(|node| {
+        self.node(node).is_none_or(|node| {
             down_until(node.metadata.annotations.as_ref()).is_some_and(|until| self.clock.now() < until)
         })
     }

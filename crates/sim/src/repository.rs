@@ -13,12 +13,17 @@ pub struct ScriptedRepositories {
     pub server: ApiServer,
     pub release: Value,
     pub images: Option<String>,
+    pub previous_images: Option<String>,
 }
 
 impl Repositories for ScriptedRepositories {
-    fn fetch(&self, url: String) -> BoxFuture<'static, Result<Texts, String>> {
+    fn fetch(&self, url: String, _: String) -> BoxFuture<'static, Result<Texts, String>> {
         // JSON is YAML, too.
-        let texts = Texts { release: self.release.to_string(), images: self.images.clone() };
+        let texts = Texts {
+            release: self.release.to_string(),
+            images: self.images.clone(),
+            previous_images: self.previous_images.clone(),
+        };
         let host = url.trim_start_matches("http://").split('.').next().unwrap_or_default().to_owned();
         let deployment = self.server.direct("repository").get::<Deployment>(Some("harvester-system"), &host);
         let available = deployment.ok().flatten().and_then(|one| one.status?.available_replicas).unwrap_or(0);

@@ -53,10 +53,12 @@ pub struct Shift {
 impl Shift {
     pub fn new(gate: Gate, reports: UnboundedSender<Report>, scenario: &Scenario, servers: Servers) -> Self {
         let order = scenario.order().and_then(|order| order.inspect_err(|error| tracing::error!("{error}")).ok());
-        let images = scenario.upgrade().map(|upgrade| upgrade.images.join("\n")).filter(|images| !images.is_empty());
+        let list = |images: &[String]| Some(images.join("\n")).filter(|images| !images.is_empty());
+        let images = scenario.upgrade().and_then(|upgrade| list(&upgrade.images));
+        let previous_images = scenario.upgrade().and_then(|upgrade| list(&upgrade.previous_images));
         let harvester = scenario.release().map(|release| HarvesterOptions {
             settings: HarvesterSettings { image: DROVER_IMAGE.to_owned() },
-            repositories: Arc::new(ScriptedRepositories { server: gate.server(), release, images }),
+            repositories: Arc::new(ScriptedRepositories { server: gate.server(), release, images, previous_images }),
             // Simulated machines have no network.
             asks_machines: false,
         });

@@ -31,6 +31,7 @@ pub fn order(pod: &Pod) -> Option<Order> {
             bootstrap: Patches::parse("bootstrap", flag("bootstrap-patches")).ok()?,
             kubeadm: Patches::parse("kubeadm", flag("kubeadm-configmap-patches")).ok()?,
         },
+        replicas: flag("replicas").parse().ok(),
         machine_timeout: SignedDuration::from_secs(flag("machine-timeout").trim_end_matches('s').parse().ok()?),
     };
     order.check().ok()

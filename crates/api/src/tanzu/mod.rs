@@ -15,6 +15,9 @@ pub const CONTROLLER_NAME: &str = "vmware-system-tkg-controller-manager";
 /// The ConfigMap in [`NAMESPACE`] that says which clusters are updated now.
 pub const PLACES_MAP: &str = "drover-guest-places";
 
+/// The ConfigMap in [`NAMESPACE`] with what the installation wants of all clusters, by a person.
+pub const DEFAULTS_MAP: &str = "drover-guest-defaults";
+
 /// On a node and in the selectors of add-ons: the distribution, with `_` for `+`.
 pub const DISTRIBUTION_LABEL: &str = "run.tanzu.vmware.com/kubernetesDistributionVersion";
 /// On the first Machine of a control plane.

@@ -46,6 +46,9 @@ pub struct ControlPlaneUpgradeArgs {
     /// JSON patches for the ClusterConfiguration in the ConfigMap kubeadm-config
     #[arg(long, value_name = "JSON")]
     kubeadm_configmap_patches: Option<String>,
+    /// How many machines the control plane is to have, an odd number [default: as many as it has]
+    #[arg(long, value_name = "N")]
+    replicas: Option<usize>,
     /// How long each machine may take to come, and to go [default: 15m]
     #[arg(long, value_name = "DURATION")]
     machine_timeout: Option<String>,
@@ -61,6 +64,7 @@ struct Config {
     #[serde(rename = "upgradeID")]
     upgrade_id: Option<String>,
     patches: ConfigPatches,
+    replicas: Option<usize>,
     machine_timeout: Option<String>,
 }
 
@@ -153,6 +157,7 @@ fn order(args: &ControlPlaneUpgradeArgs, config: &Config) -> anyhow::Result<Orde
         version,
         id: text(&args.upgrade_id, &config.upgrade_id),
         patches,
+        replicas: args.replicas.or(config.replicas),
         machine_timeout,
     };
     Ok(order.check()?)

@@ -110,4 +110,51 @@ mod tests {
         assert_eq!(shown("1536Mi", "memory"), "1.5Gi");
         assert_eq!(shown("110", "pods"), "110");
     }
+
+    #[test]
+    fn memory_and_storage_are_shown_in_the_largest_unit_of_which_there_is_one() {
+        let cases = [
+            ("500m", "0.5"),
+            ("1023", "1023"),
+            ("1024", "1Ki"),
+            ("1023Ki", "1023Ki"),
+            ("1024Ki", "1Mi"),
+            ("1000Mi", "1000Mi"),
+            ("1Gi", "1Gi"),
+            ("1Ti", "1Ti"),
+            ("2500Ti", "2500Ti"),
+        ];
+        for resource in ["memory", "ephemeral-storage"] {
+            for (text, expected) in cases {
+                assert_eq!(Amount::parse(text).unwrap().shown(resource), expected, "{text} of {resource}");
+            }
+        }
+    }
+
+    #[test]
+    fn amounts_are_counted_in_whole_units_of_which_a_part_is_one_more() {
+        for (text, whole) in [("0", 0), ("1m", 1), ("999m", 1), ("1", 1), ("1001m", 2), ("2", 2)] {
+            assert_eq!(Amount::parse(text).unwrap().units(), whole, "{text}");
+        }
+        let some = Amount::parse("1.5").unwrap();
+        assert_eq!((some.scaled(1), some.scaled(1000)), (1, 1500));
+        assert_eq!(Amount(i128::MAX).units(), i64::MAX);
+    }
+
+    #[test]
+    fn amounts_add_up_and_nothing_is_the_least_that_is_left() {
+        let (one, two) = (Amount::of(1), Amount::of(2));
+        assert_eq!(one.plus(two), Amount::parse("3").unwrap());
+        assert_eq!(two.minus(one), one);
+        assert_eq!(one.minus(two), Amount::ZERO);
+    }
+
+    #[test]
+    fn an_amount_is_read_from_a_text_or_a_number() {
+        let read = |json: &str| serde_json::from_str::<Amount>(json).map_err(|error| error.to_string());
+        assert_eq!(read("2"), Ok(Amount::of(2)));
+        assert_eq!(read("0.5"), Ok(Amount(500)));
+        assert_eq!(read("\"250m\""), Ok(Amount(250)));
+        assert!(read("\"soon\"").unwrap_err().contains("\"soon\" is no quantity"));
+    }
 }

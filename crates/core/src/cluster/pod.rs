@@ -237,3 +237,76 @@ fn raise(sum: &mut Amounts, to: &Amounts) {
         *entry = (*entry).max(*amount);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cluster::Cluster;
+
+    fn taken(pod: &Value) -> Pod {
+        let mut cluster = Cluster::new("2026-01-01T12:00:00Z".parse().unwrap());
+        cluster.take(pod.to_string().as_bytes());
+        cluster.pods.get("shop", "a").unwrap().clone()
+    }
+
+    fn pod(spec: Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "shop"}, "spec": spec})
+    }
+
+    #[test]
+    fn of_what_a_pod_says_only_what_somebody_reads_is_kept() {
+        let mut pod = pod(json!({}));
+        pod["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "x", "note": "of somebody else"});
+        let said = ["Initialized", "Ready", "PodScheduled", "DisruptionTarget", "ContainersReady"];
+        let conditions: Vec<Value> = said.iter().map(|kind| json!({"type": kind, "status": "True"})).collect();
+        pod["status"] = json!({"conditions": conditions});
+
+        let pod = taken(&pod);
+
+        assert!(pod.is_mirror() && pod.is_ready());
+        assert_eq!(pod.metadata.annotations.len(), 1);
+        let kept: Vec<&str> = pod.status.conditions.iter().map(|one| one.kind.as_str()).collect();
+        assert_eq!(kept, ["Ready", "PodScheduled", "DisruptionTarget"]);
+    }
+
+    #[test]
+    fn a_pod_takes_what_its_containers_take_together_or_the_largest_before_them() {
+        let asks = |cpu: &str| json!({"name": "x", "resources": {"requests": {"cpu": cpu}}});
+        let stays =
+            |cpu: &str| json!({"name": "x", "restartPolicy": "Always", "resources": {"requests": {"cpu": cpu}}});
+        let cases = [
+            ("the containers together", json!([asks("1"), asks("2")]), json!([]), "3"),
+            ("a larger one before them", json!([asks("1")]), json!([asks("4"), asks("2")]), "4"),
+            ("a smaller one before them", json!([asks("3")]), json!([asks("2")]), "3"),
+            ("one that goes on running", json!([asks("1")]), json!([stays("2")]), "3"),
+            ("one that runs beside those after it", json!([asks("1")]), json!([stays("2"), asks("4")]), "6"),
+            ("one that starts after the largest", json!([asks("1")]), json!([asks("4"), stays("2")]), "4"),
+        ];
+        for (case, containers, before, cpu) in cases {
+            let spec = json!({"containers": containers, "initContainers": before});
+            assert_eq!(taken(&pod(spec.clone())).requests()["cpu"], Amount::parse(cpu).unwrap(), "{case}");
+
+            let overhead = json!({"containers": containers, "initContainers": before, "overhead": {"cpu": "250m"}});
+            let with_overhead = Amount::parse(cpu).unwrap().plus(Amount::parse("250m").unwrap());
+            assert_eq!(taken(&pod(overhead)).requests()["cpu"], with_overhead, "{case}, with overhead");
+        }
+    }
+
+    #[test]
+    fn only_the_daemon_sets_of_kubernetes_make_a_pod_one_of_theirs() {
+        let cases = [
+            ("apps/v1", "DaemonSet", true, true),
+            ("apps.kruise.io/v1", "DaemonSet", true, false),
+            ("apps/v1", "ReplicaSet", true, false),
+            ("apps/v1", "DaemonSet", false, false),
+        ];
+        for (version, kind, controller, expected) in cases {
+            let mut pod = pod(json!({}));
+            let owner = json!({"apiVersion": version, "kind": kind, "name": "o", "uid": "o", "controller": controller});
+            pod["metadata"]["ownerReferences"] = json!([owner]);
+            assert_eq!(taken(&pod).is_of_daemon_set(), expected, "{version} {kind} {controller}");
+        }
+    }
+}

@@ -43,6 +43,7 @@ seen! {
         phase: String,
         version: String,
         addons: BTreeMap<String, AddonStatus>,
+        node_status: BTreeMap<String, String>,
         /// What Drover waits for with it.
         waits: Vec<PublishedWait>,
         conditions: Vec<Condition>,

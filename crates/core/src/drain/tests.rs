@@ -341,5 +341,102 @@ fn only_a_toleration_of_the_cordon_counts() {
     assert!(tolerates(serde_json::json!({ "operator": "Exists" })));
     assert!(tolerates(serde_json::json!({ "key": "node.kubernetes.io/unschedulable" })));
     assert!(!tolerates(serde_json::json!({ "operator": "Exists", "effect": "NoExecute" })));
+    assert!(tolerates(serde_json::json!({ "operator": "Exists", "effect": "NoSchedule" })));
     assert!(!tolerates(serde_json::json!({ "key": "other", "operator": "Exists" })));
+    assert!(!tolerates(serde_json::json!({ "key": "node.kubernetes.io/unschedulable", "value": "x" })));
+    assert!(!tolerates(serde_json::json!({ "key": "" })));
+}
+
+#[test]
+fn each_filter_decides_as_that_of_kubectl() {
+    type Change = fn(&mut Options);
+    let plain: Change = |_| {};
+    let daemon_sets: Change = |options| options.ignore_daemon_sets = true;
+    let force: Change = |options| options.force = true;
+    let both: Change = |options| (options.force, options.delete_empty_dir_data) = (true, true);
+    let scratch = || PodSeen { empty_dir: true, ..pod("a") };
+    let alone = || PodSeen { controller: None, ..pod("a") };
+    let foreign = || {
+        let of_another =
+            Controller { api_version: "apps.kruise.io/v1".into(), kind: "DaemonSet".into(), name: "a".into() };
+        PodSeen { controller: Some(of_another), ..pod("a") }
+    };
+    let cases = [
+        ("of a ReplicaSet", pod("a"), plain, "goes"),
+        ("of a DaemonSet", of_daemon_set("a"), plain, "blocks"),
+        ("of a DaemonSet, by force", of_daemon_set("a"), force, "blocks"),
+        ("of a DaemonSet, ignored", of_daemon_set("a"), daemon_sets, "stays"),
+        ("of a DaemonSet of somebody else", foreign(), plain, "goes"),
+        ("of a DaemonSet, ended", PodSeen { finished: true, ..of_daemon_set("a") }, plain, "goes"),
+        ("with scratch space", scratch(), plain, "blocks"),
+        ("with scratch space, by force", scratch(), force, "blocks"),
+        ("with scratch space that may go", scratch(), both, "goes"),
+        ("with scratch space, ended", PodSeen { finished: true, ..scratch() }, plain, "goes"),
+        ("of nobody", alone(), plain, "blocks"),
+        ("of nobody, by force", alone(), force, "goes"),
+        ("of nobody, ended", PodSeen { finished: true, ..alone() }, plain, "goes"),
+        ("of the kubelet", PodSeen { mirror: true, ..alone() }, plain, "stays"),
+        ("of the kubelet, with scratch space", PodSeen { mirror: true, ..scratch() }, plain, "stays"),
+    ];
+    for (case, pod, change, expected) in cases {
+        let decision = drain([pod]).asked(change).now();
+        let became = match decision.verdict {
+            Verdict::Blocked(_) => "blocks",
+            Verdict::Drained => "stays",
+            _ => "goes",
+        };
+        assert_eq!(became, expected, "{case}");
+    }
+}
+
+#[test]
+fn a_pod_is_given_up_once_it_has_been_ending_for_longer_than_the_limit() {
+    for (limit, seconds, expected) in [
+        (Some(60), 60, Verdict::Going),
+        (Some(60), 61, Verdict::Drained),
+        (Some(0), 1000, Verdict::Going),
+        (Some(-1), 1000, Verdict::Going),
+        (None, 1000, Verdict::Going),
+    ] {
+        let stuck = drain([ending("a", noon() - seconds.seconds())]);
+        let decision = stuck.asked(|options| options.skip_ending_after = limit).now();
+        assert_eq!(decision.verdict, expected, "{limit:?} after {seconds}");
+    }
+}
+
+#[test]
+fn a_pod_is_ending_since_its_grace_began() {
+    let since = |end: Timestamp| drain([ending("a", end)]).now().waits[0].since;
+    assert_eq!(since(noon() + 10.seconds()), noon() - 20.seconds());
+    assert_eq!(since(noon() + 60.seconds()), noon(), "a clock that runs ahead tells no moment to come");
+}
+
+#[test]
+fn a_volume_is_waited_for_when_all_pods_are_gone_since_it_was_first_seen() {
+    let mut slow = drain([ending("a", noon() + 30.seconds())]);
+    slow.attached.insert("pv-1".into());
+    let reasons: Vec<Reason> = slow.now().waits.iter().map(|wait| wait.reason).collect();
+    assert_eq!(reasons, [Reason::PodTerminating]);
+    slow.pods.clear();
+    slow.memory.attached_since = Some(noon() - 1.minute());
+    assert_eq!(slow.now().waits[0].since, noon() - 1.minute());
+}
+
+#[test]
+fn a_drain_that_deletes_in_the_end_looks_again_at_either_deadline() {
+    let slow = drain([pod("a")]).asked(|options| {
+        options.timeout = Some(SignedDuration::from_secs(60));
+        options.on_timeout = OnTimeout::Delete;
+    });
+    assert_eq!(slow.now().look_again, Some(noon() + 60.seconds()));
+    assert_eq!(slow.at(noon() + 60.seconds()).look_again, Some(noon() + 120.seconds()));
+    assert_eq!(slow.at(noon() + 119.seconds()).verdict, Verdict::Going);
+}
+
+#[test]
+fn a_pause_of_nothing_is_no_pause_that_a_server_asks_for() {
+    let refusal = |pause: i64| Refusal::new(None, noon(), Some(SignedDuration::from_secs(pause)), 429, "", Vec::new());
+    assert_eq!(refusal(0).again, noon() + 5.seconds());
+    assert_eq!(refusal(-3).again, noon() + 5.seconds());
+    assert_eq!(refusal(1).again, noon() + 1.second());
 }

@@ -2,14 +2,20 @@
 //! Machine that ties them together.
 
 use drover_api::cluster_api::machine::annotations::{NAME_BASE, UPGRADE_ID};
-use drover_api::marks::{CONTROL_PLANE_DIGEST, MACHINE_FAILED};
+use drover_api::marks::{CONTROL_PLANE_DIGEST, GENERATED, MACHINE_FAILED};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
+use super::generated::Generated;
+use super::order::LONGEST_NAME;
 use super::patch;
 use super::seen::Collection;
 use super::view::{Flow, Machine, View};
 use super::wait::{Deed, Next, Object, Reason, Side, Write};
 use crate::decision::Act;
+
+/// Between the name of a cluster and that of one of its machines.
+const CONTROL_PLANE: &str = "-control-plane-";
 
 /// What of an object's metadata is its own and not a copy's.
 const OWN: [&str; 8] = [
@@ -25,7 +31,21 @@ const OWN: [&str; 8] = [
 
 /// Makes what is missing of the machine that follows `old`, in the order in which it is needed.
 pub fn make(view: &View<'_>, old: &Machine<'_>) -> Flow<()> {
-    let name = successor(view, old);
+    make_like(view, old, &successor(view, old), old.base())
+}
+
+/// Makes what is missing of one more machine, which is like `model`; `count` are there already.
+pub fn add(view: &View<'_>, model: &Machine<'_>, count: usize) -> Flow<()> {
+    let order = view.order;
+    let lot = Sha256::digest(format!("{} {} {count}", order.cluster, order.id).as_bytes());
+    let lot: String = lot.iter().take(3).map(|byte| format!("{byte:02x}")).collect();
+    let room = LONGEST_NAME.saturating_sub(CONTROL_PLANE.len() + lot.len());
+    let cluster: String = order.cluster.chars().take(room).collect();
+    let name = format!("{cluster}{CONTROL_PLANE}{lot}");
+    make_like(view, model, &name, &name)
+}
+
+fn make_like(view: &View<'_>, old: &Machine<'_>, name: &str, base: &str) -> Flow<()> {
     let Some(config) = view.config_of(old) else {
         let sentence = format!("{} has no KubeadmConfig that could be copied", old.reference());
         return view.fail(
@@ -46,12 +66,12 @@ pub fn make(view: &View<'_>, old: &Machine<'_>) -> Flow<()> {
     deeds.extend(provide(
         view,
         made,
-        new_infrastructure(view, infrastructure, &name)?,
+        new_infrastructure(view, infrastructure, name)?,
         "make the infrastructure of a machine",
     )?);
-    let made = view.seen.get(Collection::Configs, &name);
-    deeds.extend(provide(view, made, new_config(view, config, &name)?, "make the bootstrap config of a machine")?);
-    let machine = new_machine(view, old, &name);
+    let made = view.seen.get(Collection::Configs, name);
+    deeds.extend(provide(view, made, new_config(view, config, name)?, "make the bootstrap config of a machine")?);
+    let machine = new_machine(view, old, name, base);
     let object = Object::of(Side::Management, &machine);
     deeds.push(Deed::Write(Box::new(Write { object, act: Act::Create(machine), purpose: "make a machine" })));
     Err(Next::Act(deeds))
@@ -162,7 +182,7 @@ fn joining(view: &View<'_>, spec: &Value) -> Value {
     spec
 }
 
-fn new_machine(view: &View<'_>, old: &Machine<'_>, name: &str) -> Value {
+fn new_machine(view: &View<'_>, old: &Machine<'_>, name: &str, base: &str) -> Value {
     let mut copy = copied(old.object, name);
     // Owners of a Machine, unlike those of what belongs to one, stay.
     copy["metadata"]["ownerReferences"] = old.object["metadata"]["ownerReferences"].clone();
@@ -170,8 +190,9 @@ fn new_machine(view: &View<'_>, old: &Machine<'_>, name: &str) -> Value {
         annotations.remove(MACHINE_FAILED);
     }
     copy["metadata"]["annotations"][UPGRADE_ID] = json!(view.order.id);
-    copy["metadata"]["annotations"][NAME_BASE] = json!(old.base());
+    copy["metadata"]["annotations"][NAME_BASE] = json!(base);
     copy["metadata"]["annotations"][CONTROL_PLANE_DIGEST] = json!(view.order.digest());
+    copy["metadata"]["annotations"][GENERATED] = json!(Generated::by(&view.order.patches).to_string());
     let spec = &mut copy["spec"];
     if let Some(spec) = spec.as_object_mut() {
         spec.remove("providerID");

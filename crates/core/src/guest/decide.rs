@@ -39,14 +39,42 @@ fn steps(view: &View<'_>) -> Flow<()> {
         }
     }
     if !differing.is_empty() {
-        kubeadm::prepare(view)?;
+        // First of all: what the guest is told before a machine is new cannot be seen in the management cluster otherwise.
         mark(view, &machines)?;
+        kubeadm::prepare(view)?;
     }
     removal::await_leaving(view, &machines)?;
     removal::forget_strays(view, &machines)?;
     kubeadm::forget_endpoints(view)?;
-    replace_next(view, cluster, &machines, &differing)?;
+    // Whoever is on its way out need not be well: its member of etcd goes before it does.
+    let surplus = surplus(view, &machines).filter(|_| differing.is_empty());
+    let is_surplus = |machine: &Machine<'_>| surplus.is_some_and(|surplus| surplus.name() == machine.name());
+    let staying: Vec<Machine<'_>> = machines.iter().filter(|machine| !is_surplus(machine)).copied().collect();
+    replace_next(view, cluster, &staying, &differing)?;
+    scale(view, cluster, &staying, surplus)?;
     unmark(&machines)
+}
+
+/// The machine that goes next where there are too many: one that an update has given up on, or the youngest.
+fn surplus<'a>(view: &View<'a>, machines: &[Machine<'a>]) -> Option<Machine<'a>> {
+    let too_many = view.order.replicas.is_some_and(|wanted| machines.len() > wanted);
+    let order = |machine: &&Machine<'a>| (machine.has_failed_before(), machine.created(), machine.name());
+    machines.iter().max_by_key(order).filter(|_| too_many).copied()
+}
+
+/// One machine more, or one less, once all are as they are asked for: the last one that came has to be well before the next comes.
+fn scale<'a>(view: &View<'a>, cluster: &Value, staying: &[Machine<'a>], surplus: Option<Machine<'a>>) -> Flow<()> {
+    let Some(first) = staying.first() else { return Ok(()) };
+    if let Some(leaves) = surplus {
+        certificates::hand_over(view, cluster, first)?;
+        return removal::remove(view, &leaves, &view.member_name(first), true);
+    }
+    if view.order.replicas.is_some_and(|wanted| staying.len() < wanted) {
+        kubeadm::prepare(view)?;
+        view.may_add_member(view.members()?)?;
+        return copy::add(view, first, staying.len());
+    }
+    Ok(())
 }
 
 /// What must not be begun.

@@ -1,5 +1,7 @@
 //! What kubeadm reads in the guest cluster when a machine joins: its ConfigMaps, and the rights to read them.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use super::patch;
@@ -20,6 +22,11 @@ const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const UNVERSIONED: u64 = 24;
 /// Parts of the configuration that are there for kubeadm although nobody has written them.
 const PARTS: [&str; 6] = ["apiServer", "controllerManager", "scheduler", "dns", "etcd", "networking"];
+
+/// The ClusterConfiguration that a ConfigMap `kubeadm-config` holds.
+pub fn cluster_configuration(config: &Value) -> Option<Value> {
+    serde_saphyr::from_str(config["data"][CONFIGURATION].as_str()?).ok()
+}
 
 /// Everything that a machine of the version needs to join.
 pub fn prepare(view: &View<'_>) -> Flow<()> {
@@ -68,6 +75,12 @@ fn yaml(view: &View<'_>, document: &Value) -> Flow<String> {
     }
 }
 
+/// Whether machines would join with something else than they can now; also if that is not known.
+pub fn is_to_change(view: &View<'_>) -> bool {
+    let known = view.seen.get(Collection::ConfigMaps, CONFIG).and_then(cluster_configuration);
+    known.is_none_or(|before| changed_by_order(view, &before).map_or(true, |after| after != before))
+}
+
 /// The version and what the patches ask for; fields that are not known here stay.
 fn configuration(view: &View<'_>) -> Flow<Option<Deed>> {
     let config = config_map(view)?;
@@ -75,19 +88,12 @@ fn configuration(view: &View<'_>) -> Flow<Option<Deed>> {
         let sentence = format!("ConfigMap {SYSTEM}/{CONFIG} has no {CONFIGURATION}");
         return view.fail(Reason::KubeadmConfigInvalid, sentence, None);
     };
-    let mut after = before.clone();
-    after["kubernetesVersion"] = json!(format!("v{}", view.order.version));
-    for part in PARTS.iter().filter(|part| before[**part].is_null()) {
-        after[*part] = json!({});
-    }
-    if let Err(why) = patch::apply(&mut after, &view.order.patches.kubeadm) {
-        return view.fail(Reason::PatchRefused, format!("--kubeadm-configmap-patches do not apply: {why}"), None);
-    }
-    if let Some(fields) = after.as_object_mut() {
-        fields.retain(|key, value| {
-            !(PARTS.contains(&key.as_str()) && before[key.as_str()].is_null() && *value == json!({}))
-        });
-    }
+    let after = match changed_by_order(view, &before) {
+        Ok(after) => after,
+        Err(why) => {
+            return view.fail(Reason::PatchRefused, format!("--kubeadm-configmap-patches do not apply: {why}"), None);
+        }
+    };
     let mut data = Map::new();
     if after != before {
         data.insert(CONFIGURATION.to_owned(), json!(yaml(view, &after)?));
@@ -103,8 +109,31 @@ fn endpoints(view: &View<'_>, config: &Value) -> Flow<Option<String>> {
     let Some(mut status) = document(view, config, STATUS)? else { return Ok(None) };
     let Some(listed) = status["apiEndpoints"].as_object_mut() else { return Ok(None) };
     let before = listed.len();
-    listed.retain(|name, _| view.seen.get(Collection::Nodes, name).is_some());
+    let machines = view.machines();
+    let node_name = |machine| view.node_of(machine).and_then(|node| node["metadata"]["name"].as_str());
+    // Once every machine has its Node there is no other API server, even if a Node that has gone is still seen.
+    let settled: Option<BTreeSet<&str>> = machines.iter().map(node_name).collect();
+    let serves = |name: &str| {
+        let is_known = settled.as_ref().is_none_or(|nodes| nodes.contains(name));
+        is_known && view.seen.get(Collection::Nodes, name).is_some()
+    };
+    listed.retain(|name, _| serves(name));
     if listed.len() == before { Ok(None) } else { Ok(Some(yaml(view, &status)?)) }
+}
+
+fn changed_by_order(view: &View<'_>, before: &Value) -> Result<Value, String> {
+    let mut after = before.clone();
+    after["kubernetesVersion"] = json!(format!("v{}", view.order.version));
+    for part in PARTS.iter().filter(|part| before[**part].is_null()) {
+        after[*part] = json!({});
+    }
+    patch::apply(&mut after, &view.order.patches.kubeadm)?;
+    if let Some(fields) = after.as_object_mut() {
+        fields.retain(|key, value| {
+            !(PARTS.contains(&key.as_str()) && before[key.as_str()].is_null() && *value == json!({}))
+        });
+    }
+    Ok(after)
 }
 
 fn changed(config: &Value, data: Value, purpose: &'static str) -> Deed {

@@ -17,6 +17,8 @@ pub struct Order {
     /// New machines are called after it.
     pub id: String,
     pub patches: Patches,
+    /// How many machines the control plane is to have; none: as many as it has.
+    pub replicas: Option<usize>,
     /// How long a machine may take to come, and to go.
     pub machine_timeout: SignedDuration,
 }
@@ -40,6 +42,8 @@ pub enum OrderError {
     Id(String),
     #[error("{what} are no list of JSON patches (RFC 6902): {cause}")]
     Patches { what: &'static str, cause: String },
+    #[error("a control plane of {0} machines could not do without one of them: ask for an odd number")]
+    Replicas(usize),
     #[error("the machine timeout must be longer than nothing")]
     Timeout,
 }
@@ -113,6 +117,9 @@ impl Order {
         }
         if self.id.len() > LONGEST_ID || !self.id.split('.').all(is_part) {
             return Err(OrderError::Id(self.id));
+        }
+        if let Some(replicas) = self.replicas.filter(|replicas| replicas % 2 == 0) {
+            return Err(OrderError::Replicas(replicas));
         }
         if !self.machine_timeout.is_positive() {
             return Err(OrderError::Timeout);

@@ -197,4 +197,56 @@ mod tests {
         assert!(error.contains("do not agree"), "{error}");
         assert!(recover(&seen(&[]), Dialect::V1alpha2, "default", "c").unwrap_err().contains("no Machine"));
     }
+
+    #[test]
+    fn only_machines_of_this_control_plane_are_asked() {
+        let strangers = [
+            json!({ labels::CLUSTER_NAME: "c" }),
+            json!({ labels::CLUSTER_NAME: "other", labels::CONTROL_PLANE: "true" }),
+        ];
+        for stranger in strangers {
+            let mut seen = seen(&[("a", "AAAA"), ("stranger", "BBBB")]);
+            let mut machine = seen.get(Collection::Machines, "stranger").unwrap().clone();
+            machine["metadata"]["labels"] = stranger;
+            machine["metadata"]["resourceVersion"] = json!("2");
+            seen.put(Collection::Machines, machine);
+            assert_eq!(recover(&seen, Dialect::V1alpha2, "default", "c").map(|writes| writes.len()), Ok(4));
+        }
+    }
+
+    #[test]
+    fn a_config_that_is_going_owns_nothing() {
+        let mut seen = seen(&[("a", "AAAA"), ("b", "AAAA")]);
+        let leave = |seen: &mut Seen, name: &str| {
+            let mut config = seen.get(Collection::Configs, name).unwrap().clone();
+            config["metadata"]["deletionTimestamp"] = json!("2026-01-01T12:00:00Z");
+            config["metadata"]["resourceVersion"] = json!("2");
+            seen.put(Collection::Configs, config);
+        };
+        leave(&mut seen, "a");
+        let writes = recover(&seen, Dialect::V1alpha2, "default", "c").unwrap();
+        let Act::Create(secret) = &writes[0].act else { panic!("nothing is changed") };
+        assert_eq!(secret["metadata"]["ownerReferences"][1]["uid"], "config-b");
+        leave(&mut seen, "b");
+        assert!(recover(&seen, Dialect::V1alpha2, "default", "c").unwrap_err().contains("no KubeadmConfig"));
+    }
+
+    #[test]
+    fn a_document_is_found_in_the_machine_or_in_the_secret_that_it_names() {
+        let mut seen = seen(&[("a", "AAAA")]);
+        let mut machine = seen.get(Collection::Machines, "a").unwrap().clone();
+        let data = machine["spec"]["bootstrap"]["data"].take();
+        machine["spec"]["bootstrap"]["dataSecretName"] = json!("a-boot");
+        machine["metadata"]["resourceVersion"] = json!("2");
+        seen.put(Collection::Machines, machine);
+        assert!(recover(&seen, Dialect::V1alpha2, "default", "c").unwrap_err().contains("no Machine"));
+        seen.put(
+            Collection::Secrets,
+            json!({ "metadata": { "name": "a-boot", "resourceVersion": "1" }, "data": { "value": data } }),
+        );
+        assert_eq!(recover(&seen, Dialect::V1alpha2, "default", "c").map(|writes| writes.len()), Ok(4));
+        assert!(
+            recover(&seen, Dialect::V1alpha2, "default", "other").unwrap_err().contains("no Cluster default/other")
+        );
+    }
 }

@@ -23,6 +23,8 @@ pub enum Collection {
     MachineTemplates,
     ConfigTemplates,
     Jobs,
+    /// What the installation wants of all clusters.
+    Defaults,
     /// Deployments where the Jobs are: other controllers.
     Controllers,
     Nodes,

@@ -10,6 +10,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::decision::Act;
 
+mod rules;
+mod scaling;
+
 /// A certificate of an authority, as small as they come.
 const CERTIFICATE: &str = include_str!("tests/ca.crt");
 
@@ -35,6 +38,7 @@ fn order(version: &str) -> Order {
         version: Version::parse(version).unwrap(),
         id: "7".into(),
         patches: Patches::default(),
+        replicas: None,
         machine_timeout: SignedDuration::from_mins(15),
     };
     order.check().unwrap()
@@ -172,8 +176,12 @@ impl Scene {
     }
 
     fn next(&self) -> Next {
+        self.look(decide)
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         let members = Ok(self.members.clone());
-        decide(&View {
+        look(&View {
             order: &self.order,
             dialect: self.dialect,
             seen: &self.seen,
@@ -456,6 +464,22 @@ fn it_ends_when_no_machine_differs_and_a_second_time_there_is_nothing_to_do() {
 }
 
 #[test]
+fn an_api_server_without_a_machine_is_forgotten_even_while_its_node_is_still_seen() {
+    let mut scene = settled();
+    for name in ["a-7", "b-7", "c-7"] {
+        let before = scene.get(Collection::Nodes, name.trim_end_matches("-7"));
+        scene.goes();
+        scene.comes_up(name);
+        // The watch of Nodes lags behind.
+        scene.put(Collection::Nodes, before);
+    }
+    assert_eq!(scene.goes().1, "done");
+    let map = scene.get(Collection::ConfigMaps, "kubeadm-config");
+    let status: Value = serde_saphyr::from_str(map["data"]["ClusterStatus"].as_str().unwrap()).unwrap();
+    assert_eq!(status["apiEndpoints"], json!({}));
+}
+
+#[test]
 fn what_another_update_has_begun_is_taken_over() {
     let mut scene = settled();
     scene.goes();
@@ -687,4 +711,31 @@ fn quorum_follows_the_formula() {
             "remove from {count} with {out} others out"
         );
     }
+}
+
+#[test]
+fn a_machine_that_names_no_node_is_known_by_its_id_at_the_provider() {
+    let mut scene = settled();
+    let node_of = |scene: &Scene, name: &str| {
+        scene.look(|view| {
+            let machine = view.machines().into_iter().find(|machine| machine.name() == name).unwrap();
+            let node = view.node_of(&machine).map(|node| node["metadata"]["name"].as_str().unwrap().to_owned());
+            (node, view.member_name(&machine))
+        })
+    };
+    let mut machine = scene.get(Collection::Machines, "b");
+    (machine["status"], machine["spec"]["providerID"]) = (json!({}), json!("vsphere:///datacenter/b"));
+    scene.put(Collection::Machines, machine.clone());
+    let mut node = scene.get(Collection::Nodes, "b");
+    node["metadata"]["name"] = json!("b-in-the-guest");
+    scene.seen.forget(Collection::Nodes, "b");
+    scene.put(Collection::Nodes, node);
+    assert_eq!(node_of(&scene, "b"), (Some("b-in-the-guest".into()), "b-in-the-guest".into()));
+
+    machine["spec"]["providerID"] = json!("vsphere:///datacenter/lost");
+    scene.put(Collection::Machines, machine.clone());
+    assert_eq!(node_of(&scene, "b"), (None, "b".into()));
+    machine["status"] = json!({ "nodeRef": { "name": "gone" } });
+    scene.put(Collection::Machines, machine);
+    assert_eq!(node_of(&scene, "b"), (None, "gone".into()), "its member keeps the name of a Node that is gone");
 }

@@ -11,6 +11,8 @@ use serde_json::Value;
 use super::copy;
 use super::dialect::{Dialect, is_of_group};
 use super::etcd::Member;
+use super::generated::Generated;
+use super::kubeadm;
 use super::order::{Order, Version};
 use super::seen::{Collection, Seen};
 use super::wait::{Failure, Next, Object, Reason, Side, Wait};
@@ -157,10 +159,14 @@ impl<'a> View<'a> {
             }
         }
         // What the ConfigMap of kubeadm says takes effect on machines that join later. A machine does not tell what it
-        // joined with, unless it was made for this update.
+        // joined with, unless it was made for an update; what the ConfigMap says now it has joined with, unless one was begun.
+        let asked = Generated::by(&order.patches).cluster;
         let made_for_it = machine.annotation(CONTROL_PLANE_DIGEST) == Some(&order.digest())
-            || machine.name() == order.name_after(machine.base());
-        let unknown = !order.patches.kubeadm.is_empty() && !made_for_it;
+            || machine.name() == order.name_after(machine.base())
+            || machine.generated().is_some_and(|made| made.cluster == asked);
+        let unknown = !order.patches.kubeadm.is_empty()
+            && !made_for_it
+            && (machine.upgrade_id().is_some() || machine.generated().is_some() || kubeadm::is_to_change(self));
         Ok(unknown.then(|| "it may have joined with another configuration of the cluster".to_owned()))
     }
 }
@@ -192,6 +198,11 @@ impl<'a> Machine<'a> {
     /// What its successors are called after.
     pub fn base(&self) -> &'a str {
         self.annotation(NAME_BASE).filter(|base| !base.is_empty()).unwrap_or_else(|| self.name())
+    }
+
+    /// What of it was generated; none if nobody has remembered.
+    pub fn generated(&self) -> Option<Generated> {
+        Generated::of(self.object)
     }
 
     pub fn upgrade_id(&self) -> Option<&'a str> {

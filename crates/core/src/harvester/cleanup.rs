@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::decide::Turn;
 use super::progress::Step;
-use super::{asking, names, pausing, preload, storage};
+use super::{around, asking, names, pausing, preload, storage};
 use crate::cluster::{Meta, Node, Taint};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
 
@@ -19,8 +19,8 @@ pub(super) fn everything(turn: &mut Turn<'_>) {
     if turn.next.cleaned {
         return;
     }
-    let parts: [fn(&mut Turn<'_>) -> bool; 7] =
-        [repository, image, preload::undo, asking::release, storage::release, release_charts, unmark_nodes];
+    let parts: [fn(&mut Turn<'_>) -> bool; 5] =
+        [provided, asking::release, storage::release, release_charts, unmark_nodes];
     // Each part is tried, however far the others are.
     let done = parts.iter().filter(|part| part(turn)).count();
     if done == parts.len() {
@@ -28,6 +28,15 @@ pub(super) fn everything(turn: &mut Turn<'_>) {
     } else {
         turn.wait(turn.subject(), Reason::CleaningUp, "what was made for the upgrade is being cleared away");
     }
+}
+
+/// What the steps on nodes need goes after the last of them.
+fn provided(turn: &mut Turn<'_>) -> bool {
+    if !around::afterwards(turn) {
+        return false;
+    }
+    let gone = [repository(turn), image(turn), preload::undo(turn)];
+    gone.iter().all(|gone| *gone)
 }
 
 fn delete(turn: &mut Turn<'_>, kind: Kind, metadata: Option<&Meta>) -> bool {

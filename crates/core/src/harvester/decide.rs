@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::admission::Verdict;
 use super::progress::{Ending, Progress};
 use super::release::Fetched;
-use super::{abort, cleanup as clearing, ending, nodes, preload, repo, services, skipping, start, status};
+use super::{abort, around, cleanup as clearing, ending, nodes, preload, repo, services, skipping, start, status};
 use crate::cluster::cluster_api::Machine;
 use crate::cluster::harvester::Upgrade;
 use crate::cluster::{Cluster, Job, Node, Secret};
@@ -75,6 +75,7 @@ pub fn decide(view: &View<'_>, now: Timestamp) -> Decision {
     if view.upgrade.metadata.deletion_timestamp.is_some() {
         ending::leave(&mut turn);
     } else if turn.known.is_some() || start::begin(&mut turn) {
+        start::outdate_older(&mut turn);
         ending::try_again(&mut turn);
         skipping::heed(&mut turn);
         abort::heed(&mut turn);
@@ -85,13 +86,14 @@ pub fn decide(view: &View<'_>, now: Timestamp) -> Decision {
 
 /// Each phase says whether it is done; the first that is not ends the turn.
 pub(super) fn go_on(turn: &mut Turn<'_>) {
-    let phases: [fn(&mut Turn<'_>) -> bool; 8] = [
+    let phases: [fn(&mut Turn<'_>) -> bool; 9] = [
         start::mark_pauses,
         repo::import,
         repo::serve,
         repo::read,
         preload::everywhere,
         services::apply,
+        around::before_nodes,
         nodes::next,
         nodes::settle,
     ];

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::decide::{Phase, Turn};
 use super::progress::{Ending, Step};
-use super::{abort, cleanup, decide, jobs, names};
+use super::{abort, around, cleanup, decide, jobs, names};
 use crate::decision::{Reason, Subject};
 
 /// An Upgrade that has failed takes up what has failed, if its user wants that.
@@ -30,6 +30,10 @@ fn take_up(turn: &mut Turn<'_>) {
     turn.next.aborting = false;
     turn.next.withdrawn.clear();
     turn.next.discarded.clear();
+    if matches!(turn.next.image, Some(Ending::Failed { .. })) {
+        turn.next.image = None;
+    }
+    around::take_up(turn);
     // What was put back is held again, and put back in the end.
     turn.annotations.insert(annotations::LONGHORN_RESTORED, Value::Null);
     if matches!(turn.next.services, Some(Ending::Failed { .. })) {

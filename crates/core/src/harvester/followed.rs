@@ -15,18 +15,24 @@ pub struct Followed {
     pub namespace: &'static str,
     /// Only those that carry it; empty: all.
     pub label: &'static str,
+    /// They are read at the beginning, and what becomes of them does not matter.
+    pub once: bool,
 }
 
 const fn all(kind: &'static str) -> Followed {
-    Followed { kind, namespace: "", label: "" }
+    labelled(kind, "", "")
 }
 
 const fn within(kind: &'static str, namespace: &'static str) -> Followed {
-    Followed { kind, namespace, label: "" }
+    labelled(kind, namespace, "")
 }
 
 const fn labelled(kind: &'static str, namespace: &'static str, label: &'static str) -> Followed {
-    Followed { kind, namespace, label }
+    Followed { kind, namespace, label, once: false }
+}
+
+const fn once(kind: &'static str, namespace: &'static str) -> Followed {
+    Followed { kind, namespace, label: "", once: true }
 }
 
 const STORAGE: &str = "longhorn-system";
@@ -69,8 +75,9 @@ pub const fn by_step(kind: Kind) -> &'static [Followed] {
     }
 }
 
+/// The release of an Upgrade stays; and who calls it off takes the Job away.
 const BY_PRE_DRAIN: &[Followed] = &[
-    within("Upgrade", NAMESPACE),
+    once("Upgrade", NAMESPACE),
     all("Node"),
     all("VirtualMachine"),
     all("VirtualMachineInstance"),
@@ -82,7 +89,7 @@ const BY_PRE_DRAIN: &[Followed] = &[
     labelled("ConfigMap", NAMESPACE, UPGRADE),
 ];
 
-const BY_POST_DRAIN: &[Followed] = &[within("Upgrade", NAMESPACE), all("Node")];
+const BY_POST_DRAIN: &[Followed] = &[once("Upgrade", NAMESPACE), all("Node")];
 
 const BY_SINGLE_NODE: &[Followed] = &[
     within("Upgrade", NAMESPACE),

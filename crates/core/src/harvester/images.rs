@@ -3,11 +3,10 @@
 
 use drover_api::harvester::CATTLE_NAMESPACE;
 use drover_api::plan::labels::plan_hash;
-use serde_json::{Value, json};
 
 use super::decide::Turn;
 use super::{names, nodes, preload};
-use crate::cluster::{Node, Pod};
+use crate::cluster::Pod;
 use crate::decision::{Act, Purpose, Reason, Subject};
 
 /// What kubelets say of a container whose image they do not have and cannot get.
@@ -30,7 +29,7 @@ pub(super) fn mend(turn: &mut Turn<'_>, job: &str) -> bool {
         return true;
     }
     if let Some(seen) = seen.filter(|_| has_plan && !turn.next.reloaded.contains(&node)) {
-        turn.write(Purpose::Provide, Subject::node(&node), Act::Patch(without_result(seen, &plan)));
+        turn.write(Purpose::Provide, Subject::node(&node), Act::Patch(preload::without_result(seen, &plan)));
     }
     // Once is enough: a disk that loses what was just loaded there is full.
     let remedy = match has_plan {
@@ -52,10 +51,4 @@ fn missing(pod: &Pod) -> Option<&str> {
     let waiting = pod.status.container_statuses.iter().find(waits)?;
     let container = pod.spec.containers.iter().find(|container| container.name == waiting.name)?;
     Some(container.image.as_str())
-}
-
-/// A node that no longer carries the result of a Plan gets its Job again.
-fn without_result(node: &Node, plan: &str) -> Value {
-    let version = node.metadata.resource_version.to_string();
-    json!({ "metadata": { "resourceVersion": version, "labels": { plan_hash(plan): null } } })
 }

@@ -7,6 +7,7 @@
 
 mod abort;
 pub mod admission;
+mod around;
 mod asking;
 mod cleanup;
 mod config;

@@ -15,7 +15,11 @@ pub fn repository_url(upgrade: &str) -> String {
 }
 
 pub fn prepare(upgrade: &str) -> String {
-    format!("{upgrade}-{}", names::PREPARE)
+    plan(upgrade, names::PREPARE)
+}
+
+pub fn plan(upgrade: &str, suffix: &str) -> String {
+    format!("{upgrade}-{suffix}")
 }
 
 pub fn log(upgrade: &str) -> String {

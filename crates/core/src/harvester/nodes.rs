@@ -97,26 +97,15 @@ pub(super) fn tend(turn: &mut Turn<'_>, member: Member<'_>) {
     match turn.next.step(name) {
         Step::Waits => begin(turn, member, plan),
         Step::PreDraining => {
-            let job = names::node_job(turn.name(), types::PRE_DRAIN, name);
-            if work(turn, member, types::PRE_DRAIN, &job) {
+            if work(turn, member, types::PRE_DRAIN) {
                 turn.next.set_step(name, Step::PreDrained);
-                acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+                leave_to_planner(turn, member, plan);
             }
         }
-        Step::PreDrained => {
-            acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
-            if note(secret, POST_DRAIN).is_none() {
-                let sentence = format!("Rancher's planner drains {name} and raises Kubernetes there");
-                turn.wait(Subject::node(name), Reason::PlannerWorks, sentence);
-            } else if may_go(turn, member) {
-                turn.next.set_step(name, Step::PostDraining);
-                jobs::on_node(turn, types::POST_DRAIN, member.node);
-            }
-        }
+        Step::PreDrained => leave_to_planner(turn, member, plan),
         Step::PostDraining => {
             acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
-            let job = names::node_job(turn.name(), types::POST_DRAIN, name);
-            if work(turn, member, types::POST_DRAIN, &job) {
+            if work(turn, member, types::POST_DRAIN) {
                 turn.next.set_step(name, Step::WaitingReboot);
                 come_back(turn, member, plan);
             }
@@ -129,6 +118,19 @@ pub(super) fn tend(turn: &mut Turn<'_>, member: Member<'_>) {
         }
         Step::Skipping | Step::Skipped => skipping::answer(turn, member, plan),
         Step::Failed => {}
+    }
+}
+
+/// What follows from the new step is told at once: a status that says the one and not yet the other would be written twice.
+fn leave_to_planner(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
+    let name = member.name();
+    acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+    if note(Some(plan), POST_DRAIN).is_none() {
+        let sentence = format!("Rancher's planner drains {name} and raises Kubernetes there");
+        turn.wait(Subject::node(name), Reason::PlannerWorks, sentence);
+    } else if may_go(turn, member) {
+        turn.next.set_step(name, Step::PostDraining);
+        work(turn, member, types::POST_DRAIN);
     }
 }
 
@@ -157,7 +159,7 @@ fn begin(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
         turn.wait_with_remedy(Subject::node(name), Reason::NodePaused, sentence, resume(name));
     } else if may_go(turn, member) {
         turn.next.set_step(name, Step::PreDraining);
-        jobs::on_node(turn, types::PRE_DRAIN, member.node);
+        work(turn, member, types::PRE_DRAIN);
     }
 }
 
@@ -193,7 +195,8 @@ pub(super) fn may_go(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
 }
 
 /// Whether the Job of a step is done. A Job that is gone is made again; one that has failed ends the Upgrade.
-fn work(turn: &mut Turn<'_>, member: Member<'_>, job_type: &str, job: &str) -> bool {
+fn work(turn: &mut Turn<'_>, member: Member<'_>, job_type: &str) -> bool {
+    let job = &names::node_job(turn.name(), job_type, member.name());
     match jobs::course(turn, job) {
         Course::Missing => jobs::on_node(turn, job_type, member.node),
         Course::Running => {}
@@ -301,11 +304,10 @@ pub(super) fn alone(turn: &mut Turn<'_>, member: Member<'_>) {
                 return;
             }
             turn.next.set_step(name, Step::PostDraining);
-            jobs::on_node(turn, types::SINGLE_NODE_UPGRADE, member.node);
+            work(turn, member, types::SINGLE_NODE_UPGRADE);
         }
         Step::PreDraining | Step::PreDrained | Step::PostDraining => {
-            let job = names::node_job(turn.name(), types::SINGLE_NODE_UPGRADE, name);
-            if work(turn, member, types::SINGLE_NODE_UPGRADE, &job) {
+            if work(turn, member, types::SINGLE_NODE_UPGRADE) {
                 turn.next.set_step(name, Step::WaitingReboot);
                 come_back_alone(turn, member.node);
             }

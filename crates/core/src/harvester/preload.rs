@@ -10,7 +10,9 @@ use super::decide::{Phase, Turn, members};
 use super::names;
 use super::release::Steps;
 use super::upgrade_config::Preload;
+use crate::cluster::Node;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
+use crate::seen::PlanSeen;
 
 /// In seconds.
 const DEADLINE: i64 = 3600;
@@ -37,7 +39,7 @@ pub(super) fn everywhere(turn: &mut Turn<'_>) -> bool {
     let name = names::prepare(turn.name());
     let subject = Subject::plan(CATTLE_NAMESPACE, &name);
     if turn.prepare_plan().is_none() {
-        let plan = plan(turn, &name, concurrency);
+        let plan = plan(turn, &name, components::NODE, concurrency, preparation(turn));
         turn.write(Purpose::Provide, subject.clone(), Act::Create(plan));
         turn.wait(subject, Reason::ImagesPreloading, format!("Plan {CATTLE_NAMESPACE}/{name} is being made"));
         return false;
@@ -60,11 +62,20 @@ pub(super) fn everywhere(turn: &mut Turn<'_>) -> bool {
 
 /// Whether a node has the images: it carries the result of the Plan, or is left out of it.
 pub(super) fn has_images(turn: &Turn<'_>, node: &str) -> bool {
-    let Some(plan) = turn.prepare_plan() else { return false };
+    turn.prepare_plan().zip(turn.cluster().nodes.named(node)).is_some_and(|(plan, node)| has_run(plan, node))
+}
+
+/// Whether a node carries the result of a Plan, or is left out of it.
+pub(super) fn has_run(plan: &PlanSeen, node: &Node) -> bool {
     let hash = plan.status.latest_hash.as_str();
-    let node = turn.cluster().nodes.named(node);
-    let carried = node.and_then(|node| node.metadata.labels.get(&plan_hash(&plan.meta.name)));
+    let carried = node.metadata.labels.get(&plan_hash(&plan.meta.name));
     carried.is_some_and(|carried| carried == "disabled" || !hash.is_empty() && carried == hash)
+}
+
+/// A node that no longer carries the result of a Plan gets its Job again.
+pub(super) fn without_result(node: &Node, plan: &str) -> Value {
+    let version = node.metadata.resource_version.to_string();
+    json!({ "metadata": { "resourceVersion": version, "labels": { plan_hash(plan): null } } })
 }
 
 /// A Job of the Plan is at work there, or was just now.
@@ -79,14 +90,15 @@ pub(super) fn is_preloading(turn: &Turn<'_>, node: &str) -> bool {
     jobs.any(|job| own(&job)) && !has_images(turn, node)
 }
 
-fn plan(turn: &Turn<'_>, name: &str, concurrency: usize) -> Value {
+/// A Plan for all managed nodes.
+pub(super) fn plan(turn: &Turn<'_>, name: &str, component: &str, concurrency: usize, container: Value) -> Value {
     let upgrade = turn.name();
     let tolerates = |key: &str, effect: &str| json!({ "key": key, "operator": "Exists", "effect": effect });
     json!({
         "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
         "metadata": {
             "name": name, "namespace": CATTLE_NAMESPACE,
-            "labels": { jobs::UPGRADE: upgrade, jobs::COMPONENT: components::NODE },
+            "labels": { jobs::UPGRADE: upgrade, jobs::COMPONENT: component },
         },
         "spec": {
             "concurrency": concurrency, "jobActiveDeadlineSecs": DEADLINE, "version": upgrade,
@@ -98,7 +110,7 @@ fn plan(turn: &Turn<'_>, name: &str, concurrency: usize) -> Value {
                 tolerates("node-role.kubernetes.io/control-plane", "NoExecute"),
                 tolerates("node-role.kubernetes.io/etcd", "NoExecute"),
             ],
-            "upgrade": preparation(turn),
+            "upgrade": container,
         },
     })
 }

@@ -21,6 +21,9 @@ pub struct Progress {
     /// Every node that pauses carries its mark: one that does no longer was resumed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pauses_marked: bool,
+    /// How the import of its image ended: one that has failed is deleted, and its words with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<Ending>,
     /// What the release says of itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub release: Option<Noted>,

@@ -54,6 +54,8 @@ pub struct Served {
     pub release: Release,
     /// The images of the release; none if it does not list them.
     pub images: Option<String>,
+    /// Those of the release that ran before; none if it does not list them.
+    pub previous_images: Option<String>,
 }
 
 /// Whose steps the Jobs run.
@@ -177,7 +179,7 @@ mod tests {
             ..Release::default()
         };
         let images = Some("docker.io/rancher/harvester-upgrade:v1.8.0\ndocker.io/rancher/rancher:v2\n".to_owned());
-        Served { release, images }
+        Served { release, images, previous_images: None }
     }
 
     #[test]

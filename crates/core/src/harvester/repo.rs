@@ -12,6 +12,7 @@ use drover_api::marks;
 use serde_json::{Value, json};
 
 use super::decide::{Phase, Turn};
+use super::progress::Ending;
 use super::release::{Served, Steps};
 use super::{names, repo_vm};
 use crate::cluster::condition;
@@ -66,9 +67,11 @@ pub(super) fn import(turn: &mut Turn<'_>) -> bool {
     // That it was tried too often says less than why it failed.
     if let Some(said) = imported.filter(|one| one.status == "False").or(exceeded) {
         turn.fail(said.reason.clone(), said.message.clone());
+        turn.next.image.clone_from(&turn.next.ended);
         return false;
     }
     if imported.is_some_and(|one| one.is_true()) {
+        turn.next.image = Some(Ending::Succeeded);
         return true;
     }
     let said = imported.map(|one| one.said().to_owned()).unwrap_or_default();
@@ -220,7 +223,7 @@ pub(super) fn read(turn: &mut Turn<'_>) -> bool {
     turn.phase = Phase::ReadingRelease;
     let subject = subject(turn);
     let url = names::repository_url(turn.name());
-    let ask = Question { url: url.clone(), latest_version: String::new() };
+    let ask = Question { url: url.clone(), latest_version: turn.next.previous_version.clone() };
     match turn.view.repository {
         None => {
             turn.ask = Some(ask);

@@ -11,6 +11,7 @@ use super::config;
 use super::decide::{Admission, Phase, Turn, members};
 use super::pausing;
 use super::upgrade_config::UpgradeConfig;
+use crate::cluster::Meta;
 use crate::cluster::harvester::Upgrade;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
 
@@ -43,17 +44,31 @@ pub(super) fn begin(turn: &mut Turn<'_>) -> bool {
             turn.annotations.insert(annotations::PAUSE_MAP, json!(json!(map).to_string()));
         }
     }
-    // There is one latest Upgrade.
-    let older = cluster.harvester.upgrades.in_namespace(NAMESPACE).filter(|other| {
-        other.metadata.name != turn.view.upgrade.metadata.name && other.metadata.labels.contains_key(labels::LATEST)
-    });
-    for other in older {
+    true
+}
+
+/// There is one latest Upgrade: those before it lose the mark. It is looked for in every turn, because who has begun an Upgrade may
+/// have died before this.
+pub(super) fn outdate_older(turn: &mut Turn<'_>) {
+    let own = &turn.view.upgrade.metadata;
+    let begins = turn.known.is_none();
+    if !begins && !own.labels.contains_key(labels::LATEST) {
+        return;
+    }
+    let is_outdated = |other: &&Upgrade| {
+        let other = &other.metadata;
+        other.name != own.name && other.labels.contains_key(labels::LATEST) && (begins || came_before(other, own))
+    };
+    for other in turn.cluster().harvester.upgrades.in_namespace(NAMESPACE).filter(is_outdated) {
         let version = other.metadata.resource_version.to_string();
         let patch = json!({ "metadata": { "resourceVersion": version, "labels": { labels::LATEST: null } } });
         let subject = Subject::new(Kind::Upgrade, NAMESPACE, &other.metadata.name);
         turn.write(Purpose::NoteProgress, subject, Act::Patch(patch));
     }
-    true
+}
+
+fn came_before(one: &Meta, other: &Meta) -> bool {
+    (one.creation_timestamp, &one.name) < (other.creation_timestamp, &other.name)
 }
 
 /// Nothing goes on before every node that pauses says so.
@@ -120,14 +135,12 @@ fn another_first(turn: &mut Turn<'_>) -> bool {
     let own = &turn.view.upgrade.metadata;
     let comes_first = |other: &&Upgrade| {
         let label = |key: &str| other.metadata.labels.get(key).map(String::as_str);
-        let is_earlier =
-            (other.metadata.creation_timestamp, &other.metadata.name) < (own.creation_timestamp, &own.name);
         let is_over = matches!(label(labels::STATE), Some(states::SUCCEEDED | states::FAILED));
         let is_cleaned = label(labels::CLEANUP) != Some(cleanup::PENDING);
         other.metadata.name != own.name
             && match label(labels::STATE) {
                 Some(_) => !(is_over && is_cleaned),
-                None => is_earlier,
+                None => came_before(&other.metadata, own),
             }
     };
     let Some(other) = turn.cluster().harvester.upgrades.in_namespace(NAMESPACE).find(comes_first) else { return false };

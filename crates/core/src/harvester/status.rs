@@ -205,6 +205,11 @@ fn image_ready(turn: &Turn<'_>) -> Option<Words> {
     if turn.next.release.is_some() || turn.phase > Phase::ImportingImage && turn.phase < Phase::Ended {
         return Some(plain(TRUE));
     }
+    match &turn.next.image {
+        Some(Ending::Succeeded) => return Some(plain(TRUE)),
+        Some(Ending::Failed { reason, message }) => return Some((FALSE, reason.clone(), message.clone())),
+        None => {}
+    }
     let (namespace, name) = repo::image_of(turn);
     let image = turn.cluster().harvester.images.get(namespace, name);
     let imported = image.and_then(|image| condition(&image.status.conditions, "Imported"));

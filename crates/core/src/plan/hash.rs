@@ -412,4 +412,12 @@ mod tests {
 
         assert_eq!(hash([digest.clone()].into()), hash([digest, claims].into()));
     }
+
+    #[test]
+    fn of_the_status_only_what_the_original_knows_is_digested() {
+        let (spec, mut raw) = plan(json!({ "upgrade": { "image": "x" } }), &BTreeMap::new());
+        raw["status"] = json!({ "latestVersion": "v1", "counts": { "total": 3 }, "waits": ["x"] });
+
+        assert_eq!(text_at(&as_go_writes_it(&spec, &raw), "status"), "map[latestVersion:v1]");
+    }
 }

@@ -278,6 +278,19 @@ fn a_second_server_waits_while_the_first_is_out() {
 }
 
 #[test]
+fn a_worker_that_is_out_by_itself_takes_up_the_slot_and_goes_before_one_in_service() {
+    let mut world = ready(drains(), &["ec", "w", "w"]);
+    world.secret(3)["data"]["probe-statuses"] = encoded("{}");
+    world.ask(TO);
+    world.settle();
+    world.drained("node-1");
+    world.settle();
+    world.applied(1);
+    world.settle();
+    assert_eq!(world.cordoned(), ["node-3"]);
+}
+
+#[test]
 fn a_mark_that_was_lost_is_written_again() {
     let mut world = ready(hooks(), &SERVERS);
     world.ask(TO);

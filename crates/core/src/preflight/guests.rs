@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use drover_api::cluster_api::machine::annotations::UPGRADE_ID;
 use drover_api::cluster_api::{labels, secrets};
-use drover_api::tanzu::tanzu_kubernetes_cluster::{addon_states, phases};
+use drover_api::marks::{HELD, PAUSED};
+use drover_api::tanzu::tanzu_kubernetes_cluster::{addon_states, node_states, phases};
 use drover_api::tanzu::tanzu_kubernetes_release::{conditions, labels as release_labels};
 use drover_api::tanzu::{NAMESPACE, tanzu_kubernetes_cluster::jobs};
 use drover_api::vm_operator::virtual_machine_image::annotations::DISTRIBUTION;
@@ -14,6 +15,7 @@ use super::{Asked, Check, Finding, Intent, Scope, Severity};
 use crate::cluster::tanzu::{GuestCluster, MachineImage, Pool, Release as Distribution};
 use crate::cluster::{Amount, Cluster, ObjectRef, cluster_api, condition};
 use crate::guest::begins_with;
+use crate::guest::tanzu::Parts;
 use crate::plan::version::is_lower;
 
 pub const CHECKS: &[Check] = &[
@@ -127,6 +129,26 @@ pub const CHECKS: &[Check] = &[
         reads: &["Machine"],
         look: machines,
     },
+    Check {
+        code: "DRV-TKC-012",
+        severity: Severity::Blocks,
+        scope: Scope::Guests,
+        title: "The cluster or its workers are paused",
+        consequence: "neither the control plane nor workers are begun before the pause ends.",
+        remedy: "end the pause",
+        reads: &["TanzuKubernetesCluster", "MachineDeployment"],
+        look: paused,
+    },
+    Check {
+        code: "DRV-TKC-013",
+        severity: Severity::Blocks,
+        scope: Scope::Guests,
+        title: "The API of the guest cluster does not answer",
+        consequence: "add-ons cannot be applied, and the control plane is not updated before they are.",
+        remedy: "look at the machines of the control plane, at its load balancer, and at the kubeconfig in the Secret that is named",
+        reads: &["TanzuKubernetesCluster"],
+        look: silent,
+    },
 ];
 
 /// What keeps an update that is asked for from beginning, or from getting far: each with what helps in general, and whether it is for
@@ -215,8 +237,47 @@ fn image(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
         Some(image) if !image.metadata.annotations.contains_key(DISTRIBUTION) => {
             vec![Finding::new(format!("image {} has no annotation {DISTRIBUTION}", image.metadata.name)).on(image)]
         }
-        Some(_) => Vec::new(),
+        Some(image) => {
+            let said = image.metadata.annotations.get(DISTRIBUTION).map(String::as_str).unwrap_or_default();
+            let broken = |why: String| {
+                let name = &image.metadata.name;
+                Finding::new(format!("image {name}, annotation {DISTRIBUTION}: {why}")).on(image)
+            };
+            Parts::read(said).err().map(broken).into_iter().collect()
+        }
     }
+}
+
+fn paused(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
+    let Some(guest) = guest(intent) else { return Vec::new() };
+    let (namespace, name) = (&guest.metadata.namespace, &guest.metadata.name);
+    let mut findings = Vec::new();
+    if guest.metadata.annotations.get(PAUSED).is_some_and(|value| value != "false") {
+        let finding = Finding::new(format!("the cluster carries {PAUSED}")).on(guest);
+        findings.push(finding.remedy(format!("drover upgrade resume tkc/{namespace}/{name}")));
+    }
+    let of_it = cluster.cluster_api.deployments_of(namespace, name);
+    // A pause of Drover's own goes when it is let go on.
+    for one in of_it.filter(|one| one.spec.paused && !one.metadata.annotations.contains_key(HELD)) {
+        let finding = Finding::new(format!("spec.paused of MachineDeployment {} is true", one.metadata.name)).on(one);
+        findings.push(finding.remedy("set it to false, if nobody needs it"));
+    }
+    findings
+}
+
+/// Nodes are told of when the guest has answered.
+fn silent(_: &Cluster, intent: &Intent) -> Vec<Finding> {
+    let Some(guest) = guest(intent) else { return Vec::new() };
+    let nodes = &guest.status.node_status;
+    let known = || nodes.values().filter(|state| *state != node_states::PENDING);
+    if known().count() == 0 || known().any(|state| state != node_states::UNKNOWN) {
+        return Vec::new();
+    }
+    let (namespace, name) = (&guest.metadata.namespace, &guest.metadata.name);
+    let secret = ObjectRef::new("Secret", namespace, &format!("{name}{}", secrets::KUBECONFIG));
+    let sentence =
+        "of no Node in status.nodeStatus is it known how it is: the API of the guest cluster does not answer";
+    vec![Finding::new(sentence).on(guest).about([secret])]
 }
 
 fn pools(guest: &GuestCluster) -> [(&'static str, &Pool); 2] {

@@ -2,6 +2,9 @@
 //!
 //! See `tests/clusters/README.md` for how a case is added. What the command line prints of them is held in `crates/cli/tests/all/clusters`.
 
+#[path = "../../../../tests/clusters/cases.rs"]
+mod cases;
+
 use std::path::{Path, PathBuf};
 
 use drover_core::cluster::{Cluster, Collection, ObjectRef};
@@ -10,8 +13,9 @@ use drover_core::status::{of_guest, of_tanzu, overview};
 use drover_core::why::explain;
 use jiff::Timestamp;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+use self::cases::{assert_none, differs, folders_with, read};
 
 /// The least number of clusters that are stuck or will be.
 const CASES: usize = 120;
@@ -36,20 +40,6 @@ struct Before {
     /// The code of the finding that is told first; none if nothing is found.
     #[serde(default)]
     first: Option<String>,
-}
-
-/// The folders that have this file, in order.
-fn folders_with(file: &str) -> Vec<PathBuf> {
-    let clusters = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clusters");
-    let entries = std::fs::read_dir(clusters).unwrap().map(|entry| entry.unwrap().path());
-    let mut folders: Vec<PathBuf> = entries.filter(|path| path.join(file).is_file()).collect();
-    folders.sort();
-    folders
-}
-
-fn read<Case: DeserializeOwned>(path: &Path) -> Case {
-    let text = std::fs::read_to_string(path).unwrap();
-    serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn cluster(folder: &Path) -> Cluster {
@@ -88,22 +78,8 @@ fn take(collection: &mut Collection, mut document: Value) {
     }
 }
 
-/// What is wrong if something else is said than is written down; with `UPDATE=1` it is written down anew.
-fn differs(path: &Path, said: &str) -> Option<String> {
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(path, said).unwrap();
-        return None;
-    }
-    let written = std::fs::read_to_string(path).unwrap_or_default();
-    (written != said).then(|| format!("{} is now:\n{said}", path.display()))
-}
-
 fn json(said: &impl Serialize) -> String {
     serde_json::to_string_pretty(said).unwrap() + "\n"
-}
-
-fn assert_none(wrong: &[String]) {
-    assert!(wrong.is_empty(), "{}\nif it is meant: UPDATE=1 cargo test captured", wrong.join("\n"));
 }
 
 #[test]

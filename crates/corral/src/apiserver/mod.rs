@@ -139,6 +139,11 @@ impl ApiServer {
         server
     }
 
+    /// Whether the two are copies of one.
+    pub fn is_same_as(&self, other: &ApiServer) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     fn create_initial_namespaces(&self) {
         let cause = Cause { actor: "apiserver", at: self.clock().now(), verb: Verb::Create, subresource: "" };
         self.store().with(|store| {

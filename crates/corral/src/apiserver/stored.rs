@@ -7,6 +7,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
@@ -109,6 +111,18 @@ impl Stored {
         match &*self.at_hand() {
             Some(object) => Ok(object.clone()),
             None => self.decode().map(Arc::new),
+        }
+    }
+
+    /// What a reader wants to know of its metadata.
+    pub fn metadata<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        #[derive(Deserialize)]
+        struct Whole<T> {
+            metadata: T,
+        }
+        match self.at_hand().as_deref().and_then(|object| object.get("metadata")) {
+            Some(metadata) => T::deserialize(metadata),
+            None => serde_json::from_slice::<Whole<T>>(&self.json()).map(|whole| whole.metadata),
         }
     }
 
@@ -255,6 +269,10 @@ mod tests {
             for stored in store.of(&maps).unwrap().objects.values() {
                 assert_eq!(*stored.shared().unwrap(), stored.decode().unwrap());
                 assert_eq!(stored.object().unwrap(), stored.decode().unwrap());
+                assert_eq!(
+                    stored.metadata::<Object>().unwrap(),
+                    stored.decode().unwrap()["metadata"].as_object().unwrap().clone()
+                );
                 let mut unmanaged = stored.decode().unwrap();
                 assert!(unmanaged.meta_mut().remove("managedFields").is_some());
                 assert_eq!(serde_json::from_slice::<Object>(&stored.json_unmanaged()).unwrap(), unmanaged);

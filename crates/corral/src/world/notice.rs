@@ -3,7 +3,6 @@
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use serde::Deserialize;
 
 use super::agenda::{Key, Look};
 use super::garbage::Header;
@@ -288,12 +287,7 @@ impl World {
     }
 
     fn notice_ties(&mut self, direct: &Direct, change: &Change, key: &Key) {
-        #[derive(Deserialize)]
-        struct Object {
-            metadata: Header,
-        }
-        let json = direct.json(&change.resource, &change.namespace, &change.name);
-        let header = json.and_then(|json| serde_json::from_slice::<Object>(&json).ok()).map(|object| object.metadata);
+        let header: Option<Header> = direct.metadata(&change.resource, &change.namespace, &change.name);
         let gone = header.is_none();
         let concerned = self.owners.note(&change.resource, key, header);
         if !self.has(Part::Garbage) {

@@ -25,6 +25,14 @@ pub struct Owners {
 impl Owners {
     /// Remembers an object as it is now, or forgets it; answers with the uids that this concerns.
     pub fn note(&mut self, resource: &ResourceId, key: &Key, header: Option<Header>) -> BTreeSet<String> {
+        // Most changes leave all ties as they are.
+        if let Some(after) = &header
+            && let Some(entry) = self.entries.get_mut(&after.uid)
+            && has_same_ties(&entry.header, after)
+        {
+            entry.header.resource_version.clone_from(&after.resource_version);
+            return BTreeSet::new();
+        }
         let place = (resource.clone(), key.clone());
         let before = self.uids.remove(&place).and_then(|uid| self.forget(&uid));
         let concerned = self.concerned(before.as_ref(), header.as_ref());
@@ -64,9 +72,6 @@ impl Owners {
 
     /// The object itself if its ties changed, its dependents if it is going, its owners if they wait for it.
     fn concerned(&self, before: Option<&Header>, after: Option<&Header>) -> BTreeSet<String> {
-        if before.zip(after).is_some_and(|(before, after)| has_same_ties(before, after)) {
-            return BTreeSet::new();
-        }
         let mut concerned = BTreeSet::new();
         concerned.extend(after.filter(|after| may_be_garbage(after)).map(|after| after.uid.clone()));
         let gone = before.filter(|before| after.is_none_or(|after| after.uid != before.uid));

@@ -33,6 +33,8 @@ use crate::engine::desk::{COALESCE, LOOK_AT_ALL, pause_after};
 use crate::follow;
 use crate::inbox;
 
+/// A Job whose cluster is not seen is an orphan after this time: watches may tell of the two in any order.
+const BEFORE_AN_ORPHAN: Duration = Duration::from_secs(60);
 /// A guest is asked for its Nodes when its Machines change, and for that no more often than this.
 const PEEK_AGAIN: Duration = Duration::from_secs(10);
 /// From one write of a status that says nothing but itself to the next.
@@ -108,7 +110,9 @@ impl Clusters {
             leading: false,
             leading_until,
             desks: BTreeMap::new(),
-            looks_for_orphans: false,
+            orphans_due: Timestamp::MAX,
+            began: clock.now(),
+            looked: Timestamp::MIN,
             peeks: JoinSet::new(),
             told: BTreeMap::new(),
         };
@@ -130,6 +134,8 @@ struct Desk {
     failures: u32,
     not_before: Timestamp,
     nodes: Option<BTreeMap<String, bool>>,
+    /// The ClusterConfiguration of the guest.
+    configuration: Option<Value>,
     addons: Option<Told>,
     /// How often in a row its add-ons could not all be applied.
     tries: u32,
@@ -147,6 +153,7 @@ impl Desk {
             failures: 0,
             not_before: Timestamp::MIN,
             nodes: None,
+            configuration: None,
             addons: None,
             tries: 0,
             asks_at: Timestamp::MIN,
@@ -181,7 +188,11 @@ struct Shift {
     leading: bool,
     leading_until: watch::Receiver<Option<Instant>>,
     desks: BTreeMap<Key, Desk>,
-    looks_for_orphans: bool,
+    /// When to look for Jobs whose clusters are gone.
+    orphans_due: Timestamp,
+    /// When this process began to look, by the clock as it is set now.
+    began: Timestamp,
+    looked: Timestamp,
     peeks: JoinSet<()>,
     /// What was last said of each cluster.
     told: BTreeMap<Key, Vec<String>>,
@@ -191,7 +202,7 @@ impl Shift {
     async fn run(mut self, mut news: UnboundedReceiver<News>, mut turns: UnboundedReceiver<inbox::Message>) {
         let clock = self.options.clock;
         loop {
-            let due = self.desks.values().map(|desk| desk.due).min().unwrap_or(Timestamp::MAX);
+            let due = self.desks.values().map(|desk| desk.due).min().unwrap_or(Timestamp::MAX).min(self.orphans_due);
             tokio::select! {
                 biased;
                 Some(turn) = turns.recv() => {
@@ -199,6 +210,7 @@ impl Shift {
                         tracing::info!("guest clusters: {}", if leading { "leading" } else { "not leading" });
                         self.leading = leading;
                         self.wake_all();
+                        self.look_for_orphans(COALESCE);
                     }
                 }
                 message = news.recv() => match message {
@@ -231,11 +243,13 @@ impl Shift {
                 self.ledger.note_absent(part);
                 self.wake_all();
             }
-            News::Nodes { key, nodes } => {
+            News::Nodes { key, nodes, configuration } => {
                 let now = self.options.clock.now();
                 let Some(desk) = self.desks.get_mut(&key) else { return };
-                if desk.nodes != nodes {
-                    desk.nodes = nodes;
+                // What was told once stays so while the guest does not answer.
+                let configuration = configuration.or_else(|| desk.configuration.clone());
+                if desk.nodes != nodes || desk.configuration != configuration {
+                    (desk.nodes, desk.configuration) = (nodes, configuration);
                     desk.due = desk.due.min(later(now, COALESCE));
                 }
             }
@@ -258,7 +272,14 @@ impl Shift {
                     ledger.clusters().filter(|one| between::named(one).contains(key)).map(key_of).collect();
                 self.wake(|one| one == key || follow.contains(one), false);
             }
-            Collection::Images | Collection::Jobs | Collection::Controllers | Collection::ConfigMaps => self.wake_all(),
+            Collection::Jobs => {
+                self.wake_all();
+                // That of a dead leader may come when its cluster is gone; one whose cluster is not seen yet is left alone.
+                self.look_for_orphans(BEFORE_AN_ORPHAN);
+            }
+            Collection::Images | Collection::Controllers | Collection::ConfigMaps | Collection::Defaults => {
+                self.wake_all()
+            }
             collection => {
                 let asks = matches!(collection, Collection::Machines | Collection::Sets);
                 self.wake(|one| one.0 == key.0, asks);
@@ -269,12 +290,18 @@ impl Shift {
     fn keep_desks(&mut self) {
         let keys: BTreeSet<Key> = self.ledger.clusters().map(key_of).collect();
         let now = self.options.clock.now();
-        self.looks_for_orphans |= self.desks.keys().any(|known| !keys.contains(known)) || self.desks.is_empty();
+        if self.desks.keys().any(|known| !keys.contains(known)) || self.desks.is_empty() {
+            self.look_for_orphans(COALESCE);
+        }
         self.desks.retain(|known, _| keys.contains(known));
         self.told.retain(|known, _| keys.contains(known));
         for key in keys {
             self.desks.entry(key).or_insert_with(|| Desk::new(later(now, COALESCE)));
         }
+    }
+
+    fn look_for_orphans(&mut self, after: Duration) {
+        self.orphans_due = self.orphans_due.min(later(self.options.clock.now(), after));
     }
 
     fn wake_all(&mut self) {
@@ -292,8 +319,21 @@ impl Shift {
         }
     }
 
+    /// Moments that lie ahead because somebody has set the clock back are none to wait for.
+    fn heed_clock(&mut self, now: Timestamp) {
+        if now < self.looked {
+            (self.began, self.orphans_due) = (now, now);
+            for desk in self.desks.values_mut() {
+                desk.due = now;
+                [desk.not_before, desk.asks_at, desk.asked, desk.status_written] = [Timestamp::MIN; 4];
+            }
+        }
+        self.looked = now;
+    }
+
     async fn look(&mut self) {
         let now = self.options.clock.now();
+        self.heed_clock(now);
         let due: Vec<Key> = self.desks.iter().filter(|(_, desk)| desk.due <= now).map(|(key, _)| key.clone()).collect();
         for key in due {
             if let Some(desk) = self.desks.get_mut(&key) {
@@ -308,12 +348,20 @@ impl Shift {
             }
             self.look_at(&key).await;
         }
-        if std::mem::take(&mut self.looks_for_orphans) && self.leading && self.ledger.is_whole() {
+        if self.orphans_due <= now {
+            self.orphans_due = Timestamp::MAX;
+            self.remove_orphans().await;
+        }
+    }
+
+    async fn remove_orphans(&mut self) {
+        if self.leading && self.ledger.is_whole() {
             let uid = |cluster: &Value| cluster["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
             let there: BTreeSet<String> = self.ledger.clusters().map(uid).collect();
             for write in forsaken(self.ledger.space(NAMESPACE), &there) {
-                // Whoever cannot do it now does it the next time that a cluster goes.
-                let _ = self.write(&write).await;
+                if self.write(&write).await.is_err() {
+                    self.look_for_orphans(BEFORE_AN_ORPHAN);
+                }
             }
         }
     }
@@ -445,10 +493,12 @@ impl Shift {
             global: self.ledger.space(""),
             system: self.ledger.space(NAMESPACE),
             nodes: desk.nodes.as_ref(),
+            configuration: desk.configuration.as_ref(),
             addons: desk.addons.as_ref(),
             places: None,
             after: &[],
             settings: &self.options.settings,
+            began: self.began,
             now,
         })
     }

@@ -20,10 +20,12 @@ pub enum News {
     Changed(Part, Value),
     Gone(Part, Value),
     Absent(Part),
-    /// Of a guest, which Nodes are ready; none if it does not answer.
+    /// Of a guest, which Nodes are ready; none if it does not answer. And the ClusterConfiguration that its machines join with, if it
+    /// has told.
     Nodes {
         key: Key,
         nodes: Option<BTreeMap<String, bool>>,
+        configuration: Option<Value>,
     },
     /// A guest has been asked, and what became of its add-ons; none if nothing did.
     Asked {

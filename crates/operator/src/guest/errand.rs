@@ -13,6 +13,7 @@ use drover_api::cluster_api::secrets;
 use drover_api::marks::FIELD_MANAGER;
 use drover_api::tanzu::DISTRIBUTION_LABEL;
 use drover_clock::Clock;
+use drover_core::guest::cluster_configuration;
 use drover_core::guest::tanzu::addons::{
     Deed, Observed, Order, Served, Source, Step, Told, course, needs, refused, unreachable,
 };
@@ -30,6 +31,8 @@ use crate::api::{Api, ApiError};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Remembered, applied, defined, overtaken by others, deleted, forgotten: more turns mean that somebody works against it.
 const TURNS: usize = 12;
+/// What machines join with.
+const KUBEADM: &str = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config";
 const DEFINITION: &str = "CustomResourceDefinition";
 
 /// One such visit.
@@ -49,8 +52,13 @@ impl Errand {
         let silent = || Err(format!("no answer within {} s", PATIENCE.as_secs()));
         let reached = tokio::time::timeout(limit, self.reach()).await.unwrap_or_else(|_| silent());
         let nodes = reached.as_ref().ok().map(|(_, nodes)| nodes.iter().filter_map(readiness).collect());
+        let configuration = match &reached {
+            Ok((guest, _)) => there(guest, KUBEADM).await.ok().flatten(),
+            Err(_) => None,
+        };
+        let configuration = configuration.as_ref().and_then(cluster_configuration);
         // A closed desk means that the controller has ended.
-        let _ = news.send(News::Nodes { key: self.key.clone(), nodes });
+        let _ = news.send(News::Nodes { key: self.key.clone(), nodes, configuration });
         let addons = match (&self.order, &reached) {
             (None, _) => None,
             (Some(order), Err(why)) => Some(unreachable(order, why)),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::marks::PLACES;
+use drover_api::marks::{DEFAULTS, PLACES};
 use drover_api::tanzu::{NAMESPACE, PLACES_MAP};
 use drover_core::guest::{Collection, Object, Seen};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ const fn part(collection: Collection, api_version: &'static str, kind: &'static 
     Part { collection, api_version, kind, namespace, label: "" }
 }
 
-pub const PARTS: [Part; 13] = [
+pub const PARTS: [Part; 14] = [
     part(Collection::Tanzu, "run.tanzu.vmware.com/v1alpha1", "TanzuKubernetesCluster", ""),
     part(Collection::Images, "vmoperator.vmware.com/v1alpha1", "VirtualMachineImage", ""),
     part(Collection::Clusters, "cluster.x-k8s.io/v1alpha2", "Cluster", ""),
@@ -42,6 +42,7 @@ pub const PARTS: [Part; 13] = [
     part(Collection::Jobs, "batch/v1", "Job", NAMESPACE),
     part(Collection::Controllers, "apps/v1", "Deployment", NAMESPACE),
     Part { label: PLACES, ..part(Collection::ConfigMaps, "v1", "ConfigMap", NAMESPACE) },
+    Part { label: DEFAULTS, ..part(Collection::Defaults, "v1", "ConfigMap", NAMESPACE) },
 ];
 
 impl Part {

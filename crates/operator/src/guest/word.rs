@@ -90,10 +90,12 @@ impl TanzuVerbs {
             global: ledger.space(""),
             system: ledger.space(NAMESPACE),
             nodes: None,
+            configuration: None,
             addons: None,
             places: None,
             after: &[],
             settings: &settings,
+            began: self.clock.now(),
             now: self.clock.now(),
         };
         Ok(decide(&view)?)

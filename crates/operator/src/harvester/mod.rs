@@ -268,7 +268,7 @@ impl Driver {
         let (upgrade, limit) = (upgrade.to_owned(), self.clock.on_the_wall(PATIENCE));
         self.tasks.spawn(async move {
             let silent = || Err(format!("no answer within {} s", PATIENCE.as_secs()));
-            let answer = tokio::time::timeout(limit, repositories.fetch(question.url)).await;
+            let answer = tokio::time::timeout(limit, repositories.fetch(question.url, question.latest_version)).await;
             let answer = answer.unwrap_or_else(|_| silent()).and_then(repository::read);
             // A closed inbox means that the operator has ended.
             let _ = inbox.send(Message::Fetched { upgrade, answer: Box::new(answer) });

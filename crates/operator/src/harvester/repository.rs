@@ -12,7 +12,6 @@ use tokio::net::TcpStream;
 
 /// What the release says of itself, below the address of the repository.
 const RELEASE: &str = drover_api::harvester::jobs::repository::RELEASE_FILE;
-const IMAGES: &str = "bundle/harvester/images-lists-archive/current/image_list_all.txt";
 /// No text of a release is longer, in bytes.
 const LONGEST: usize = 4 << 20;
 
@@ -21,11 +20,13 @@ const LONGEST: usize = 4 << 20;
 pub struct Texts {
     pub release: String,
     pub images: Option<String>,
+    /// The images of the release that runs, which the new one lists, too.
+    pub previous_images: Option<String>,
 }
 
 pub trait Repositories: Debug + Send + Sync {
-    /// What the repository at this address serves; or why it does not, in words.
-    fn fetch(&self, url: String) -> BoxFuture<'static, Result<Texts, String>>;
+    /// What the repository at this address serves to a cluster of a version; or why it does not, in words.
+    fn fetch(&self, url: String, runs: String) -> BoxFuture<'static, Result<Texts, String>>;
 }
 
 /// Where nobody can be asked.
@@ -33,7 +34,7 @@ pub trait Repositories: Debug + Send + Sync {
 pub struct NoRepositories;
 
 impl Repositories for NoRepositories {
-    fn fetch(&self, _: String) -> BoxFuture<'static, Result<Texts, String>> {
+    fn fetch(&self, _: String, _: String) -> BoxFuture<'static, Result<Texts, String>> {
         Box::pin(async { Err("this operator has no network to ask over".to_owned()) })
     }
 }
@@ -43,20 +44,26 @@ impl Repositories for NoRepositories {
 pub struct HttpRepositories;
 
 impl Repositories for HttpRepositories {
-    fn fetch(&self, url: String) -> BoxFuture<'static, Result<Texts, String>> {
+    fn fetch(&self, url: String, runs: String) -> BoxFuture<'static, Result<Texts, String>> {
         Box::pin(async move {
             let release = get(&format!("{url}/{RELEASE}")).await?;
             // A release need not list its images.
-            let images = get(&format!("{url}/{IMAGES}")).await.ok();
-            Ok(Texts { release, images })
+            let images = get(&images_of(&url, "current")).await.ok();
+            let previous_images = get(&images_of(&url, &runs)).await.ok();
+            Ok(Texts { release, images, previous_images })
         })
     }
+}
+
+/// Where a release lists the images of a version.
+fn images_of(url: &str, version: &str) -> String {
+    format!("{url}/bundle/harvester/images-lists-archive/{version}/image_list_all.txt")
 }
 
 pub fn read(texts: Texts) -> Result<Served, String> {
     let release: Release = serde_saphyr::from_str(&texts.release)
         .map_err(|error| format!("{RELEASE} cannot be read: {}", error.without_snippet()))?;
-    Ok(Served { release, images: texts.images })
+    Ok(Served { release, images: texts.images, previous_images: texts.previous_images })
 }
 
 async fn get(url: &str) -> Result<String, String> {

@@ -95,7 +95,7 @@ pub async fn run(
     // No election: whoever has made the Job wants it done.
     let (_leads, leading_until) = watch::channel(Some(Instant::now() + FOR_EVER));
     let hands = Hands { api: api.clone(), ears: mirror.ears(), plain_status: Arc::default(), leading_until };
-    let mut publication = Publication::new(api, own_pod, &order.node);
+    let mut publication = Publication::of_few(api, own_pod, &order.node);
     let (mut done, mut told): (BTreeSet<HostDeed>, Vec<Wait>) = (BTreeSet::new(), Vec::new());
     loop {
         let now = clock.now();
@@ -104,10 +104,8 @@ pub async fn run(
             None => Next::Wait { writes: Vec::new(), waits: Vec::new() },
         };
         match came {
-            Next::Done => {
-                publication.publish(&[], now).await;
-                return Ok(());
-            }
+            // Nobody reads what the pod of an ended step has told.
+            Next::Done => return Ok(()),
             Next::Fail(why) => return Err(StepError::Impossible(why)),
             Next::Host(deed) => {
                 tell(Saying::Does(format!("{deed:?}")));
@@ -127,13 +125,15 @@ pub async fn run(
                 for write in &writes {
                     tell(Saying::Does(format!("{:?} {}", write.purpose, write.subject)));
                 }
-                if !writes.is_empty()
-                    && let Some(failure) = hands.carry_out(vec![writes]).await
-                {
+                let has_written = !writes.is_empty();
+                if has_written && let Some(failure) = hands.carry_out(vec![writes]).await {
                     tell(Saying::Does(failure.to_string()));
                     clock.sleep(PAUSE).await;
                 }
-                publication.publish(&told, clock.now()).await;
+                // What was written is seen at once, and what is waited for then is told.
+                if !has_written {
+                    publication.publish(&told, clock.now()).await;
+                }
             }
         }
         let due = publication.due(&told, clock.now()).unwrap_or(jiff::Timestamp::MAX);

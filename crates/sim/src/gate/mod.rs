@@ -336,7 +336,7 @@ impl Gate {
         self.shared().forbidden = Some((what, until));
     }
 
-    /// What all lists say now, as they will be answered for a while.
+    /// What all lists of the cluster in which the operators run say now, as they will be answered for a while.
     async fn freeze_lists(&self, operator: &str) {
         let mut lists = Lists::new();
         for plural in LISTED {
@@ -445,6 +445,7 @@ struct Exchange<'a> {
 impl Exchange<'_> {
     async fn read(self) -> Response<GatedBody> {
         if self.asked.is_list()
+            && self.server.is_same_as(&self.gate.server)
             && let Some(list) = self.gate.stale_list(&self.asked)
         {
             return whole(StatusCode::OK, list);

@@ -32,6 +32,8 @@ pub struct GuestSeen {
     machines: usize,
     /// The distributions that its Nodes were of in the beginning.
     distributions: BTreeSet<String>,
+    /// Its owner has deleted it: nothing of it need stay.
+    leaves: bool,
 }
 
 impl Checker {
@@ -43,7 +45,17 @@ impl Checker {
         self.guests.insert(cluster.clone(), seen);
     }
 
+    /// A TanzuKubernetesCluster that goes takes all of its machines along.
+    pub(super) fn note_leaving(&mut self, change: &Change<'_>) {
+        let leaves = change.after.is_none_or(|tkc| !tkc["metadata"]["deletionTimestamp"].is_null());
+        let key = (change.namespace.to_owned(), change.name.to_owned());
+        self.guests.entry(key).or_default().leaves |= leaves;
+    }
+
     fn check_etcd(&mut self, seen: &mut GuestSeen, guest: &Known) {
+        if seen.leaves {
+            return;
+        }
         let (voters, well) = (voters(guest), |part: &str, name: &String| is_ready(guest, &format!("{part}-{name}")));
         let up = voters.iter().filter(|name| well("etcd", name)).count();
         let has_quorum = up > voters.len() / 2;
@@ -140,12 +152,21 @@ impl Checker {
         }
         for (cluster, Machines { masters, workers }) in machines {
             self.check_order(&masters, &workers);
+            let asked = known.get("TanzuKubernetesCluster", &cluster.0, &cluster.1);
+            let asked = asked.and_then(|tkc| tkc["spec"]["topology"]["controlPlane"]["count"].as_u64());
             let (count, seen) = (masters.len(), self.guests.entry(cluster).or_default());
-            if !seen.began {
+            if !seen.began || seen.leaves {
                 seen.machines = count;
-            } else if count > seen.machines + 1 || count < seen.machines {
-                let before = seen.machines;
-                self.violation(format!("the control plane of {before} machines has {count}"));
+                continue;
+            }
+            // Between the number that it had and the one that is asked for; one that is replaced comes on top.
+            let asked = asked.and_then(|count| count.try_into().ok()).unwrap_or(seen.machines);
+            let (fewest, most) = (seen.machines.min(asked), seen.machines.max(asked) + 1);
+            if count == asked {
+                seen.machines = asked;
+            }
+            if count > most || count < fewest {
+                self.violation(format!("the control plane of {fewest} to {most} machines has {count}"));
             }
         }
     }

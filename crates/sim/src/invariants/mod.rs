@@ -153,6 +153,7 @@ impl Checker {
                 self.check_certificates(known, change);
             }
             "Machine" => self.check_machines(known),
+            "TanzuKubernetesCluster" => self.note_leaving(change),
             "VirtualMachine" => self.check_stopped(known, change),
             _ => {}
         }
@@ -173,10 +174,18 @@ fn claim(object: &Value) -> Option<&str> {
     object["metadata"]["labels"]["drover.dev/claim"].as_str()
 }
 
+/// What an operator has written on a node that is out.
+fn mark(node: &Value) -> Option<Value> {
+    serde_json::from_str(node["metadata"]["annotations"]["drover.dev/claim"].as_str()?).ok()
+}
+
 /// The uid of whoever a node is out for.
 fn owner(node: &Value) -> Option<String> {
-    let mark: Value = serde_json::from_str(node["metadata"]["annotations"]["drover.dev/claim"].as_str()?).ok()?;
-    mark["owner"]["uid"].as_str().map(str::to_owned)
+    mark(node)?["owner"]["uid"].as_str().map(str::to_owned)
+}
+
+fn is_cordoned_for_an_upgrade(node: &Value) -> bool {
+    mark(node).is_some_and(|mark| mark["cordoned"] == true)
 }
 
 fn plan_with_uid<'a>(known: &'a Known, uid: &str) -> Option<&'a Value> {

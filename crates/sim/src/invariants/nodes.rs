@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    Change, Checker, claim, hash_for, is_at_work, is_cordoned, is_ready, limit, node_of, owner, plan_with_uid,
-    written_claims,
+    Change, Checker, claim, hash_for, is_at_work, is_cordoned, is_cordoned_for_an_upgrade, is_ready, limit, node_of,
+    owner, plan_with_uid, written_claims,
 };
 use crate::known::Known;
 
@@ -37,15 +37,18 @@ impl Checker {
         }
     }
 
-    /// What others do to the cordon of a node is theirs from then on. A container of our Job cordons for us.
+    /// What others do to the cordon of a node is theirs from then on. A container of our Job cordons for us; Rancher never does.
     fn note_cordons_of_others(&mut self, change: &Change<'_>) {
-        let ours = change.after.and_then(claim).is_some();
+        let ours = change.after.and_then(claim).is_some() && change.actor != "world/rancher";
         if ours && (change.actor.starts_with("world") || change.actor.starts_with("node")) {
             return;
         }
         let (before, after) = (change.before.is_some_and(is_cordoned), change.after.is_some_and(is_cordoned));
         let name = change.name.to_owned();
         match (before, after) {
+            // An operator has said on the node that it is cordoned for an upgrade, and to cordon it meanwhile is to ask for what
+            // was there before: it goes with the upgrade.
+            (false, true) if change.after.is_some_and(is_cordoned_for_an_upgrade) => {}
             (false, true) => {
                 // It cordons for the Upgrade that has asked it, which may take that back.
                 if change.actor == "world/rancher" {

@@ -92,6 +92,22 @@ fn undoing_somebody_elses_cordon_is_seen() {
 }
 
 #[test]
+fn a_cordon_that_was_lifted_and_set_anew_while_a_node_was_out_goes_with_its_upgrade() {
+    let mut run = Run::new(&[]);
+    let out = |cordoned| {
+        let mut node = node(Some("c1"), cordoned);
+        let mark = json!({ "owner": { "uid": "plan" }, "cordoned": true });
+        node["metadata"]["annotations"]["drover.dev/claim"] = json!(mark.to_string());
+        node
+    };
+    run.put("load", "Node", "n1", node(None, false));
+    run.put("operator-1", "Node", "n1", out(true));
+    run.put("original", "Node", "n1", out(false));
+    run.put("user", "Node", "n1", out(true));
+    assert_eq!(run.put("operator-1", "Node", "n1", node(None, false)), [""; 0]);
+}
+
+#[test]
 fn what_a_user_does_is_no_violation() {
     let mut run = Run::new(&[]);
     for name in ["n1", "n2"] {

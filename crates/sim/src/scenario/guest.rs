@@ -90,7 +90,7 @@ impl Guest {
         (self.namespace.clone(), self.name.clone())
     }
 
-    fn settled(&self, version: &str) -> Settled {
+    pub(super) fn settled(&self, version: &str) -> Settled {
         Settled {
             namespace: self.namespace.clone(),
             name: self.name.clone(),
@@ -118,6 +118,7 @@ impl Scenario {
                 bootstrap: guest.bootstrap_patches.clone(),
                 kubeadm: guest.kubeadm_patches.clone(),
             },
+            replicas: None,
             machine_timeout: SignedDuration::from_secs(i64::from(guest.machine_timeout_seconds)),
         };
         Some(order.check())
@@ -219,10 +220,16 @@ impl Scenario {
                 }
             }
         }
-        if names.len() != lines.machines {
-            unmet.push(format!("there are {} machines, not {}", names.len(), lines.machines));
+        let count = |pool: &str| {
+            known.get("TanzuKubernetesCluster", &lines.namespace, &lines.name)?["spec"]["topology"][pool]["count"]
+                .as_u64()
+        };
+        let asked = |pool: &str, given: usize| count(pool).and_then(|count| count.try_into().ok()).unwrap_or(given);
+        let machines = asked("controlPlane", lines.machines);
+        if names.len() != machines {
+            unmet.push(format!("there are {} machines, not {machines}", names.len()));
         }
-        let workers = lines.workers.unwrap_or(0);
+        let workers = asked("workers", lines.workers.unwrap_or(0));
         if all.len() != names.len() + workers {
             unmet.push(format!("there are {} workers, not {workers}", all.len() - names.len()));
         }

@@ -53,6 +53,9 @@ pub struct UpgradeLines {
     /// The images that the release lists; none if it does not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
+    /// The images of the release that runs, as the new one lists them; none if it does not.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub previous_images: Vec<String>,
 }
 
 impl Default for UpgradeLines {
@@ -63,6 +66,7 @@ impl Default for UpgradeLines {
             annotations: BTreeMap::new(),
             release: Value::Null,
             images: Vec::new(),
+            previous_images: Vec::new(),
         }
     }
 }

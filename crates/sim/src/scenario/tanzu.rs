@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use drover_api::crds::{self, Controller};
 use drover_api::tanzu::NAMESPACE;
 use drover_core::guest::tanzu::Settings;
-use drover_corral::world::guest::image_name;
+use drover_corral::world::guest::{IMAGES, image_name};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -39,7 +39,10 @@ impl Guest {
         merge(&mut spec, &self.spec);
         json!({
             "apiVersion": "run.tanzu.vmware.com/v1alpha1", "kind": "TanzuKubernetesCluster",
-            "metadata": { "name": self.name, "namespace": self.namespace, "annotations": self.annotations },
+            "metadata": {
+                "name": self.name, "namespace": self.namespace, "annotations": self.annotations,
+                "uid": self.settled(from).tanzu_uid(),
+            },
             "spec": spec, "status": { "phase": "running", "version": from },
         })
     }
@@ -49,8 +52,8 @@ fn image(distribution: &str, addons: &BTreeMap<String, Value>) -> Value {
     let parts = json!({
         "distribution": { "version": distribution },
         "kubernetes": { "imageRepository": "vmware", "version": kubernetes(distribution) },
-        "etcd": { "imageRepository": "vmware", "version": "v3.3.15_vmware.6" },
-        "coredns": { "imageRepository": "vmware", "version": "v1.6.2_vmware.6" },
+        "etcd": { "imageRepository": "vmware", "version": IMAGES.etcd },
+        "coredns": { "imageRepository": "vmware", "version": IMAGES.coredns },
     });
     let mut annotations = json!({ "vmware-system.guest.kubernetes.distribution.image.version": parts.to_string() });
     for (name, addon) in addons {

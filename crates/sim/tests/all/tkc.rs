@@ -65,6 +65,26 @@ fn workers_of_a_cluster_that_is_paused_stay_as_they_are_until_it_is_resumed() {
     comes_to_its_end("guest-tkc-paused");
 }
 
+#[test]
+fn another_flag_alone_is_rolled_out_to_all_machines_and_what_none_can_change_is_only_said() {
+    comes_to_its_end("guest-tkc-flags");
+}
+
+#[test]
+fn a_control_plane_that_is_to_be_larger_grows_when_its_update_has_ended() {
+    comes_to_its_end("guest-tkc-scaled");
+}
+
+#[test]
+fn a_control_plane_is_made_smaller_one_machine_at_a_time() {
+    comes_to_its_end("guest-tkc-shrunk");
+}
+
+#[test]
+fn a_cluster_that_is_deleted_while_it_is_updated_takes_its_job_and_its_machines_along() {
+    comes_to_its_end("guest-tkc-deleted");
+}
+
 /// `make sim` tries all of them, in all scenarios.
 #[test]
 fn crashes_other_faults_and_random_schedules_do_no_harm() {

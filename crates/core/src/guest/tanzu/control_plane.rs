@@ -7,15 +7,18 @@ use drover_api::tanzu::NAMESPACE;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::difference::leaves;
+use super::defaults::shown as named;
+use super::difference::{leaves, shown};
 use super::job::{self, State};
 use super::places::{self, Gate};
+use super::wanted::{Wanted, patches};
 use super::{Held, Reason, View, Wait, text, time};
 use crate::decision::Act;
 use crate::guest::copy;
 use crate::guest::dialect::Dialect;
-use crate::guest::order::{Order, Version};
-use crate::guest::view::{Flow, View as ToolView};
+use crate::guest::generated::{Fields, Generated};
+use crate::guest::order::{Order, Patches, Version};
+use crate::guest::view::{Flow, Machine, View as ToolView};
 use crate::guest::wait::{Next, Object, Side, Write};
 
 /// How long after the end of a Job its Machines may still look as before: what is watched comes in any order.
@@ -38,20 +41,83 @@ pub enum Course {
     Queues(Wait),
 }
 
-/// The Machines that differ, and in what.
-pub fn differences(view: &View<'_>, order: &Order) -> Held<Vec<(String, Vec<String>)>> {
-    let drained = BTreeSet::new();
-    let tool = ToolView {
+/// Gives an order the patches that make every machine as it is wanted.
+pub fn patched(view: &View<'_>, order: Order, wanted: &Wanted) -> Held<Order> {
+    let (drained, bare) = (BTreeSet::new(), Order { patches: Patches::default(), ..order.clone() });
+    let tool = seen_by_tool(view, &bare, &drained);
+    let machines: Vec<Machine<'_>> = tool.machines();
+    let mut before = Generated::default();
+    let (mut infrastructure, mut configs) = (Vec::new(), Vec::new());
+    for machine in machines.iter().filter(|machine| machine.leaving_since().is_none()) {
+        if let Some(made) = machine.generated() {
+            before.cluster.extend(made.cluster);
+            before.bootstrap.extend(made.bootstrap);
+            before.infrastructure.extend(made.infrastructure);
+        }
+        infrastructure.extend(tool.infrastructure_of(machine));
+        if let Some(config) = tool.config_of(machine) {
+            let (joins, _) = copy::bootstrap_specs(&tool, config).map_err(|next| incomplete(view, machine, next))?;
+            configs.push(json!({ "spec": joins }));
+        }
+    }
+    let configs: Vec<&Value> = configs.iter().collect();
+    let cluster: Vec<&Value> = view.configuration.into_iter().collect();
+    let patches = Patches {
+        infrastructure: patches(&wanted.infrastructure, &before.infrastructure, &infrastructure),
+        bootstrap: patches(&wanted.bootstrap, &before.bootstrap, &configs),
+        kubeadm: patches(&wanted.cluster, &before.cluster, &cluster),
+    };
+    Ok(Order { patches, ..order })
+}
+
+fn seen_by_tool<'a>(view: &View<'a>, order: &'a Order, drained: &'a BTreeSet<String>) -> ToolView<'a> {
+    ToolView {
         order,
         dialect: Dialect::V1alpha2,
         seen: view.own,
         away: None,
         etcd: None,
-        drained: &drained,
+        drained,
         started: view.now,
         told: &[],
         now: view.now,
+    }
+}
+
+fn incomplete(view: &View<'_>, machine: &Machine<'_>, next: Next) -> Box<Wait> {
+    let why = if let Next::Fail(failure) = next { failure.sentence } else { String::new() };
+    Box::new(view.wait(machine.reference(), Reason::MachineIncomplete, why))
+}
+
+/// What a machine has joined with is not what it would join with now.
+fn of_configuration(view: &View<'_>, machine: &Machine<'_>, wanted: &Wanted) -> Vec<String> {
+    let asked = wanted.generated().cluster;
+    let said = |path: &str, runs: &Value, asked: &Value| {
+        (runs != asked).then(|| format!("clusterConfiguration.{}: {} → {}", named(path), shown(runs), shown(asked)))
     };
+    if let Some(made) = machine.generated() {
+        let mut paths: Vec<&String> = asked.keys().chain(made.cluster.keys()).collect();
+        paths.sort();
+        paths.dedup();
+        let value = |fields: &Fields, path: &String| fields.get(path).cloned().unwrap_or_default();
+        return paths
+            .into_iter()
+            .filter_map(|path| said(path, &value(&made.cluster, path), &value(&asked, path)))
+            .collect();
+    }
+    // Whoever began has told the guest of it, perhaps, and was not there any more when machines were to follow.
+    if let Some(id) = machine.upgrade_id() {
+        return vec![format!("update {id} was begun, and is not done")];
+    }
+    let Some(known) = view.configuration else { return Vec::new() };
+    let runs = |path: &String| known.pointer(path).cloned().unwrap_or_default();
+    asked.iter().filter_map(|(path, value)| said(path, &runs(path), value)).collect()
+}
+
+/// The Machines that differ, and in what.
+pub fn differences(view: &View<'_>, order: &Order, wanted: &Wanted) -> Held<Vec<(String, Vec<String>)>> {
+    let drained = BTreeSet::new();
+    let tool = seen_by_tool(view, order, &drained);
     let mut differing = Vec::new();
     for machine in tool.machines().iter().filter(|machine| machine.leaving_since().is_none()) {
         let found: Flow<Vec<String>> = (|| {
@@ -68,33 +134,39 @@ pub fn differences(view: &View<'_>, order: &Order) -> Held<Vec<(String, Vec<Stri
                 let (before, after) = copy::bootstrap_specs(&tool, config)?;
                 found.extend(leaves(&before, &after));
             }
+            found.extend(of_configuration(view, machine, wanted));
             Ok(found)
         })();
         match found {
             Ok(found) if found.is_empty() => {}
             Ok(found) => differing.push((machine.name().to_owned(), found)),
-            Err(next) => {
-                let why = if let Next::Fail(failure) = next { failure.sentence } else { String::new() };
-                return Err(Box::new(view.wait(machine.reference(), Reason::MachineIncomplete, why)));
-            }
+            Err(next) => return Err(incomplete(view, machine, next)),
         }
     }
     Ok(differing)
 }
 
-/// What comes next, given what differs and what add-ons wait for.
-pub fn course(view: &View<'_>, order: &Order, differing: &[(String, Vec<String>)], addons: Option<Wait>) -> Course {
+/// How many machines there are, and how many are asked for, if that is not the same.
+pub fn scales(view: &View<'_>) -> Option<(usize, usize)> {
+    let wanted = view.tkc["spec"]["topology"]["controlPlane"]["count"].as_u64().unwrap_or(0);
+    let there = view.machines(true).filter(|machine| machine["metadata"]["deletionTimestamp"].is_null()).count();
+    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+    (there != wanted).then_some((there, wanted))
+}
+
+/// What comes next, given whether anything differs and what add-ons wait for.
+pub fn course(view: &View<'_>, order: &Order, differs: bool, addons: Option<Wait>) -> Course {
     let jobs = job::of_cluster(view);
     if let Some(failed) = jobs.iter().find(|one| job::state(one) == State::Failed) {
         return Course::Stopped(failure(view, failed, "has failed"));
     }
-    if let Some(active) = jobs.iter().find(|one| job::state(one) == State::Active && !job::is_unbegun(one)) {
+    if let Some(active) = job::at_work(view) {
         let object = job_object(active);
         let sentence = format!("{object} is at work on the control plane");
         let remedy = format!("kubectl -n {NAMESPACE} logs -l job-name={}", object.name);
         return Course::Waits(view.wait(object, Reason::ControlPlaneUpdating, sentence).with_remedy(remedy));
     }
-    if differing.is_empty() {
+    if !differs {
         let unbegun: Vec<Write> = jobs.iter().filter(|one| job::is_unbegun(one)).map(|one| cleared(one)).collect();
         return match has_finalizer(view) {
             _ if !unbegun.is_empty() => Course::Acts(unbegun),
@@ -103,8 +175,8 @@ pub fn course(view: &View<'_>, order: &Order, differing: &[(String, Vec<String>)
         };
     }
     let (prepared, others): (Vec<&Value>, Vec<&Value>) =
-        jobs.iter().partition(|one| job::is_unbegun(one) && text(&one["metadata"]["name"]) == job::name(order));
-    if let Some(ended) = others.iter().find(|one| text(&one["metadata"]["name"]) == job::name(order)) {
+        jobs.iter().partition(|one| job::is_unbegun(one) && job::is_for(one, order));
+    if let Some(ended) = others.iter().find(|one| job::is_for(one, order)) {
         let wait = failure(view, ended, "has ended well, and yet machines differ from what is asked for");
         let until = time(&ended["status"]["completionTime"]).and_then(|end| end.checked_add(AFTERMATH).ok());
         return match until.filter(|until| *until > view.now) {
@@ -113,6 +185,14 @@ pub fn course(view: &View<'_>, order: &Order, differing: &[(String, Vec<String>)
         };
     }
     if let Some(wait) = addons {
+        return Course::Waits(wait);
+    }
+    if view.machines(true).next().is_none() {
+        let sentence = "its control plane has no Machine left, which others could be made of";
+        let wait = view.wait(view.object(), Reason::CountDiffers, sentence);
+        return Course::Waits(wait.with_remedy("bring a Machine of it back, or make the cluster anew"));
+    }
+    if let Some(wait) = unknown(view, order) {
         return Course::Waits(wait);
     }
     if let Some(wait) = workers_too_old(view, order) {
@@ -171,6 +251,19 @@ fn failure(view: &View<'_>, job: &Value, how: &str) -> Wait {
 pub fn job_object(job: &Value) -> Object {
     // Items of a list do not say what they are.
     Object { api_version: "batch/v1".to_owned(), kind: "Job".to_owned(), ..Object::of(Side::Management, job) }
+}
+
+/// Where flags are to be set, it has to be known which others there are.
+fn unknown(view: &View<'_>, order: &Order) -> Option<Wait> {
+    let is_deep = |patch: &Value| {
+        text(&patch["path"]).matches('/').count() > 2 && !text(&patch["path"]).starts_with("/etcd/local/")
+    };
+    if view.configuration.is_some() || !order.patches.kubeadm.iter().any(is_deep) {
+        return None;
+    }
+    let sentence = "the guest cluster has not told yet with which ClusterConfiguration its machines join";
+    let remedy = "look at ConfigMap kube-system/kubeadm-config of the guest cluster; it is asked again";
+    Some(view.wait(view.object(), Reason::ConfigurationUnknown, sentence).with_remedy(remedy))
 }
 
 /// A kubelet may be only so many minor versions behind its API server.

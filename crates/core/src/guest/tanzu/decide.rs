@@ -7,11 +7,14 @@ use drover_api::tanzu::NAMESPACE;
 use serde_json::Value;
 
 use super::between::Standing;
+use super::defaults::{self, Defaults};
+use super::difference::shown;
 use super::distribution::{Asked, Distribution, asked, written_down};
 use super::publish::{Findings, status};
-use super::{Decision, Held, Reason, View, Wait, addons, control_plane, job, places, rollout, text, wanted, workers};
+use super::wanted::{self, Wanted};
+use super::{Decision, Held, Reason, View, Wait, addons, control_plane, job, places, rollout, text, workers};
 use crate::decision::Act;
-use crate::guest::order::Version;
+use crate::guest::order::{Order, Version};
 use crate::guest::seen::{Collection, Seen};
 use crate::guest::wait::{Object, Side, Write};
 use crate::plan::version::is_lower;
@@ -69,13 +72,19 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
     found.addons = Some(addons::published(view, &distribution));
     found.asks_guest = addons::is_news(view, &distribution);
 
-    let order = wanted::order(view, &distribution);
-    let differing = control_plane::differences(view, &order)?;
+    let defaults = defaults::read(view)?;
+    let wanted = Wanted::of_control_plane(view, &distribution, &defaults);
+    let order = control_plane::patched(view, wanted::order(view, &distribution, &wanted), &wanted)?;
+    let differing = control_plane::differences(view, &order, &wanted)?;
     let mut differences: Vec<String> = Vec::new();
     for (machine, what) in &differing {
         differences.extend(what.iter().map(|what| format!("Machine {machine}: {what}")));
     }
-    let pool = workers::compare(view, &distribution);
+    // While machines are replaced there is one more for a while.
+    let is_replaced = !differing.is_empty() && job::at_work(view).is_some_and(|job| job::is_for(job, &order));
+    let scales = control_plane::scales(view).filter(|_| !is_replaced);
+    differences.extend(scales.map(|(there, wanted)| format!("control plane: {there} machines → {wanted}")));
+    let pool = workers::compare(view, &distribution, &Wanted::of_workers(view, &distribution, &defaults));
     if let Ok(Some(pool)) = &pool {
         let name = text(&pool.deployment["metadata"]["name"]);
         differences.extend(pool.differences.iter().map(|what| format!("MachineDeployment {name}: {what}")));
@@ -86,13 +95,15 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
     let mut acts = Vec::new();
     let names = differing.iter().map(|(name, _)| name.clone()).collect();
     let mut before = rollout::ControlPlane { halted: false, differing: names };
-    match control_plane::course(view, &order, &differing, addons::gate(view, &distribution)) {
-        control_plane::Course::Settled => found.waits.extend(scaled(view)),
+    let differs = !differing.is_empty() || scales.is_some();
+    match control_plane::course(view, &order, differs, addons::gate(view, &distribution)) {
+        control_plane::Course::Settled => {}
         control_plane::Course::Waits(wait) => {
             found.moves = true;
             // A Job that has ended a moment ago is still the cluster's turn.
             found.wants = wait.reason == Reason::ControlPlaneUpdating;
             found.waits.push(wait);
+            found.waits.extend(scales.and_then(|scales| follows(view, &order, scales)));
         }
         control_plane::Course::Stopped(wait) => {
             before.halted = true;
@@ -120,6 +131,7 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
     if found.waits.iter().all(|wait| wait.reason != Reason::AddonsNotApplied) {
         found.waits.extend(addons::trouble(view, &distribution));
     }
+    found.waits.extend(unchangeable(view, &defaults));
     if found.waits.is_empty() {
         found.waits.extend(addons::leftover(view, &distribution));
     }
@@ -136,16 +148,43 @@ fn even(view: &View<'_>) -> Held<()> {
     Err(Box::new(wait.with_remedy("set spec.topology.controlPlane.count to 1, 3 or 5")))
 }
 
-/// A control plane is updated with the machines that it has.
-fn scaled(view: &View<'_>) -> Option<Wait> {
-    let count = view.tkc["spec"]["topology"]["controlPlane"]["count"].as_u64().unwrap_or(0);
-    let there = view.machines(true).filter(|machine| machine["metadata"]["deletionTimestamp"].is_null()).count();
-    if u64::try_from(there).ok() == Some(count) {
-        return None;
+/// What is asked for and no new machine can change: it is said, and nothing is done about it.
+fn unchangeable(view: &View<'_>, defaults: &Defaults) -> Vec<Wait> {
+    let mut waits = Vec::new();
+    if let [first, rest @ ..] = defaults.unchangeable.as_slice() {
+        let object = defaults::object();
+        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        let sentence =
+            format!("{object} asks for clusterConfiguration.{first}{more}, which new machines cannot change");
+        let wait = view.wait(object, Reason::CannotChange, sentence);
+        waits.push(wait.with_remedy("take it out; clusters that are to have it are made anew"));
     }
-    let sentence = format!("spec.topology.controlPlane.count is {count}, and there are {there} machines");
-    let wait = view.wait(view.object(), Reason::CountDiffers, sentence);
-    Some(wait.with_remedy("control planes are not made larger or smaller by Drover"))
+    let (asked, runs) = (&view.tkc["spec"]["settings"]["network"], view.cluster());
+    let runs = runs.map_or(&Value::Null, |cluster| &cluster["spec"]["clusterNetwork"]);
+    for field in ["pods.cidrBlocks", "services.cidrBlocks", "serviceDomain"] {
+        let path = format!("/{}", field.replace('.', "/"));
+        let (Some(asked), Some(runs)) = (asked.pointer(&path), runs.pointer(&path)) else { continue };
+        if asked != runs && !asked.is_null() && !runs.is_null() {
+            let sentence = format!(
+                "spec.settings.network.{field} is {}, and the cluster was made with {}, which new machines cannot change",
+                shown(asked),
+                shown(runs)
+            );
+            let wait = view.wait(view.object(), Reason::CannotChange, sentence);
+            waits.push(wait.with_remedy(format!("set spec.settings.network.{field} to {}", shown(runs))));
+        }
+    }
+    waits
+}
+
+/// Another number of machines that was asked for while a Job is at work comes after it.
+fn follows(view: &View<'_>, order: &Order, (there, wanted): (usize, usize)) -> Option<Wait> {
+    let job = job::at_work(view).filter(|job| !job::is_for(job, order))?;
+    let sentence = format!(
+        "spec.topology.controlPlane.count is {wanted}, and there are {there} machines: that follows once {} has ended",
+        control_plane::job_object(job)
+    );
+    Some(view.wait(view.object(), Reason::CountDiffers, sentence))
 }
 
 /// Versions never fall, and never skip a minor.
@@ -179,8 +218,9 @@ pub(super) fn refuse(view: &View<'_>, distribution: &Distribution) -> Held<()> {
     Ok(())
 }
 
-/// A cluster that goes takes its Jobs along.
+/// A cluster that goes takes its Jobs along: nothing is made of it any more when its machines go.
 fn leave(view: &View<'_>) -> Decision {
+    let mut found = Findings::default();
     let deletion = |job: &&Value| Write {
         object: Object::of(Side::Management, job),
         act: Act::Delete { uid: text(&job["metadata"]["uid"]).to_owned() },
@@ -188,12 +228,23 @@ fn leave(view: &View<'_>) -> Decision {
     };
     let jobs = job::of_cluster(view);
     let left = jobs.iter().filter(|job| job["metadata"]["deletionTimestamp"].is_null());
-    let mut writes: Vec<Write> = left.map(deletion).collect();
-    if jobs.is_empty() && control_plane::has_finalizer(view) {
-        writes.push(control_plane::finalizer(view, false));
+    let mut acts: Vec<Write> = left.map(deletion).collect();
+    let place = places::leave(view).filter(|_| jobs.is_empty());
+    if let Some(job) = jobs.first() {
+        let object = control_plane::job_object(job);
+        let sentence = format!("{object} has to end before the cluster goes");
+        found.waits.push(view.wait(object, Reason::ClusterLeaves, sentence));
+    } else if control_plane::has_finalizer(view) && place.is_none() {
+        // Alone, since it changes the TanzuKubernetesCluster itself, and last: nobody decides on a cluster that is gone.
+        return Decision { writes: vec![control_plane::finalizer(view, false)], ..Decision::default() };
+    } else if let Some(machine) = view.machines(true).chain(view.machines(false)).next() {
+        let object = Object::of(Side::Management, machine);
+        let sentence = format!("{object} has to go with the cluster");
+        found.waits.push(view.wait(object, Reason::ClusterLeaves, sentence));
     }
-    writes.extend(places::leave(view).filter(|_| jobs.is_empty()));
-    Decision { writes, ..Decision::default() }
+    acts.extend(place);
+    let writes = status(view, &found).into_iter().chain(acts).collect();
+    Decision { writes, waits: found.waits, ..Decision::default() }
 }
 
 /// How a cluster stands that others come after, by what there is of it.

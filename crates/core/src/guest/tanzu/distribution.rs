@@ -43,6 +43,17 @@ pub struct Component {
     pub version: String,
 }
 
+impl Parts {
+    /// What the annotation says, or why it says nothing.
+    pub fn read(said: &str) -> Result<(Parts, Version), String> {
+        let parts: Parts = serde_json::from_str(said).map_err(|error| error.to_string())?;
+        match Version::parse(&parts.kubernetes.version) {
+            Some(version) => Ok((parts, version)),
+            None => Err(format!("{:?} is no version of Kubernetes", parts.kubernetes.version)),
+        }
+    }
+}
+
 pub enum Asked {
     Found(Box<Distribution>),
     /// Only the beginning of a version is given: this is the newest that there is, to be written down.
@@ -126,11 +137,8 @@ fn read(view: &View<'_>, version: String, image: &Value) -> Held<Distribution> {
     let Some(said) = image["metadata"]["annotations"][DISTRIBUTION].as_str() else {
         return Err(invalid(format!("it has no annotation {DISTRIBUTION}")));
     };
-    let parts: Parts =
-        serde_json::from_str(said).map_err(|error| invalid(format!("its annotation {DISTRIBUTION}: {error}")))?;
-    let Some(kubernetes) = Version::parse(&parts.kubernetes.version) else {
-        return Err(invalid(format!("{:?} is no version of Kubernetes", parts.kubernetes.version)));
-    };
+    let (parts, kubernetes) =
+        Parts::read(said).map_err(|error| invalid(format!("its annotation {DISTRIBUTION}: {error}")))?;
     let image = text(&image["metadata"]["name"]).to_owned();
     Ok(Distribution { version, image, kubernetes, parts })
 }

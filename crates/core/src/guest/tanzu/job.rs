@@ -43,6 +43,16 @@ pub fn begun(job: &Value) -> Value {
     })
 }
 
+/// The Job that is at work on the control plane of this cluster.
+pub fn at_work<'a>(view: &View<'a>) -> Option<&'a Value> {
+    of_cluster(view).into_iter().find(|one| state(one) == State::Active && !is_unbegun(one))
+}
+
+/// It was made for exactly this.
+pub fn is_for(job: &Value, order: &Order) -> bool {
+    text(&job["metadata"]["name"]) == name(order)
+}
+
 pub fn state(job: &Value) -> State {
     let is_true = |kind: &str| {
         let mut all = job["status"]["conditions"].as_array().into_iter().flatten();
@@ -100,6 +110,7 @@ pub fn manifest(view: &View<'_>, order: &Order) -> Value {
             "args": [
                 "control-plane-upgrade", "--kubernetes-version=$(VERSION)", "--upgrade-id=$(UPGRADE_ID)", "--cluster-name=$(CLUSTER_NAME)",
                 format!("--cluster-namespace={}", view.namespace()),
+                format!("--replicas={}", order.replicas.unwrap_or(0)),
                 format!("--machine-timeout={}s", order.machine_timeout.as_secs()),
                 format!("--infrastructure-patches={}", patches(&order.patches.infrastructure)),
                 format!("--kubeadm-configmap-patches={}", patches(&order.patches.kubeadm)),

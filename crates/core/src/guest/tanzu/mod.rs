@@ -9,6 +9,7 @@ pub mod addons;
 pub mod between;
 mod control_plane;
 mod decide;
+mod defaults;
 mod difference;
 mod distribution;
 mod job;
@@ -23,6 +24,7 @@ mod workers;
 mod tests;
 
 pub use decide::{decide, forsaken, order_of_addons, standing};
+pub(crate) use distribution::Parts;
 pub use job::Settings;
 
 use std::collections::BTreeMap;
@@ -49,6 +51,8 @@ pub struct View<'a> {
     pub system: &'a Seen,
     /// Of the guest, which Nodes are ready; none if it was not asked, or does not answer.
     pub nodes: Option<&'a BTreeMap<String, bool>>,
+    /// The ClusterConfiguration that its machines join with; none as long as it has not told.
+    pub configuration: Option<&'a Value>,
     /// What became of its add-ons; none if it was not asked yet.
     pub addons: Option<&'a addons::Told>,
     /// Who is updated now, where that is limited.
@@ -56,6 +60,8 @@ pub struct View<'a> {
     /// The clusters that come before this one.
     pub after: &'a [between::Predecessor],
     pub settings: &'a Settings,
+    /// When whoever looks began to, by the same clock.
+    pub began: Timestamp,
     pub now: Timestamp,
 }
 
@@ -86,6 +92,8 @@ type Held<T> = Result<T, Box<Wait>>;
 /// Why something waits or has stopped. The names are part of the interface: scripts compare them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Reason {
+    /// It is being deleted, and something of it is still there.
+    ClusterLeaves,
     /// Cluster API has no such Cluster.
     ClusterMissing,
     /// No image is of the version, or the version contradicts itself.
@@ -94,9 +102,15 @@ pub enum Reason {
     VersionRefused,
     /// The image does not tell what it holds.
     ImageInvalid,
+    /// What the installation wants of all clusters cannot be read.
+    DefaultsInvalid,
+    /// Something is asked for that no new machine can change.
+    CannotChange,
+    /// The guest has not told yet with which configuration its machines join.
+    ConfigurationUnknown,
     /// The control plane must have an odd number of machines.
     CountRefused,
-    /// The number of machines of a control plane is not changed.
+    /// The number of machines of a control plane cannot be changed, or not yet.
     CountDiffers,
     /// A Machine cannot be compared with what is asked for.
     MachineIncomplete,
@@ -139,6 +153,7 @@ impl Reason {
             Reason::VersionUnknown
                 | Reason::VersionRefused
                 | Reason::ImageInvalid
+                | Reason::DefaultsInvalid
                 | Reason::CountRefused
                 | Reason::MachineIncomplete
                 | Reason::OrderRefused

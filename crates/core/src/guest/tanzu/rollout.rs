@@ -289,12 +289,14 @@ fn not_made(view: &View<'_>, of: &Value, why: &str) -> Wait {
     limited(view, object, Reason::MachinesNotMade, sentence)
 }
 
-/// It may take so long, counted from when it was first waited for: by the clock that looks at it now, and not by the one that made
-/// or deleted a Machine.
+/// It may take so long, counted from when it was first waited for, and not by the clock of who made or deleted a Machine. Whoever
+/// begins to look when that is over gives it the whole time once more: the clock of who looked before may be another.
 fn limited(view: &View<'_>, object: Object, reason: Reason, sentence: String) -> Wait {
     let wait = view.wait(object, reason, sentence);
-    let since = wait.since;
-    wait.until(since, view.settings.machine_timeout)
+    let (since, limit) = (wait.since, view.settings.machine_timeout);
+    let wait = wait.until(since, limit);
+    // A beginning that lies ahead was seen by a clock that was set back since.
+    if view.began <= view.now && wait.is_over(view.began) { wait.until(view.began, limit) } else { wait }
 }
 
 fn is_owned(object: &Value, by: &Value) -> bool {

@@ -9,6 +9,7 @@ use super::*;
 use crate::decision::Act;
 
 mod add_ons;
+mod generated;
 mod leftovers;
 mod paper;
 mod refusals;
@@ -26,10 +27,13 @@ struct Scene {
     global: Seen,
     system: Seen,
     settings: Settings,
+    began: Timestamp,
     now: Timestamp,
     revision: u64,
     /// What became of add-ons; if nothing is said, all that is asked for is applied.
     told: Option<addons::Told>,
+    /// The ClusterConfiguration of the guest; none if it has not told.
+    configuration: Option<Value>,
     /// The guest has not been asked yet.
     is_unasked: bool,
     /// How many clusters are updated at once, and which are; without, all are.
@@ -72,9 +76,11 @@ fn settled() -> Scene {
             service_account: "drover".into(),
             machine_timeout: SignedDuration::from_mins(15),
         },
+        began: noon(),
         now: noon(),
         revision: 1,
         told: None,
+        configuration: None,
         is_unasked: false,
         turns: None,
         after: Vec::new(),
@@ -150,7 +156,7 @@ impl Scene {
         object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let space = match collection {
             Collection::Images => &mut self.global,
-            Collection::Jobs => &mut self.system,
+            Collection::Jobs | Collection::Defaults => &mut self.system,
             _ => &mut self.own,
         };
         space.put(collection, object);
@@ -268,10 +274,12 @@ impl Scene {
             global: &self.global,
             system: &self.system,
             nodes: None,
+            configuration: self.configuration.as_ref(),
             addons,
             places: self.turns.as_ref().map(turns::Turns::places),
             after: &self.after,
             settings: &self.settings,
+            began: self.began,
             now: self.now,
         }
     }
@@ -552,8 +560,11 @@ fn a_cluster_that_is_deleted_takes_its_job_along_and_goes() {
     scene.goes_on();
     scene.tkc["metadata"]["deletionTimestamp"] = json!(noon().to_string());
 
-    assert_eq!(scene.goes_on(), ["clear away the Job of a cluster that goes"]);
+    assert_eq!(scene.goes_on(), ["publish how far a cluster is", "clear away the Job of a cluster that goes"]);
+    assert_eq!((scene.phase(), scene.reasons()), ("deleting", vec![]), "it is held no longer, and no Job begins");
     assert_eq!(scene.goes_on(), ["hold the cluster no longer"]);
+    assert_eq!(scene.goes_on(), ["publish how far a cluster is"]);
+    assert_eq!(scene.reasons(), [Reason::ClusterLeaves]);
     assert_eq!(scene.goes_on(), [""; 0]);
 }
 

@@ -1,13 +1,15 @@
 //! The workers: what their templates should be. A template never changes: another content is another template.
 
 use drover_api::cluster_api::labels::CLUSTER_NAME;
+use drover_api::marks::GENERATED;
 use serde_json::{Value, json};
 
 use super::difference::leaves;
 use super::distribution::Distribution;
-use super::wanted::{infrastructure, node_labels, short};
+use super::wanted::{Leaves, Wanted, patches, short};
 use super::{Held, Reason, View, text};
 use crate::decision::Act;
+use crate::guest::generated::{Fields, Generated};
 use crate::guest::order::Version;
 use crate::guest::patch;
 use crate::guest::seen::Collection;
@@ -59,7 +61,7 @@ pub struct Workers<'a> {
 }
 
 /// None if there are to be no workers.
-pub fn compare<'a>(view: &View<'a>, distribution: &Distribution) -> Held<Option<Workers<'a>>> {
+pub fn compare<'a>(view: &View<'a>, distribution: &Distribution, asked: &Wanted) -> Held<Option<Workers<'a>>> {
     let count = view.tkc["spec"]["topology"]["workers"]["count"].as_i64().unwrap_or(0);
     let is_one = |one: &&Value| one["metadata"]["labels"][CLUSTER_NAME] == view.name();
     let all: Vec<&Value> = view.own.all(Collection::Deployments).filter(is_one).collect();
@@ -81,19 +83,23 @@ pub fn compare<'a>(view: &View<'a>, distribution: &Distribution) -> Held<Option<
     let template = template.ok_or_else(|| missing("WCPMachineTemplate", &current.infrastructure))?;
     let config = view.own.get(Collection::ConfigTemplates, &current.config);
     let config = config.ok_or_else(|| missing("KubeadmConfigTemplate", &current.config))?;
-    let patched = |spec: &Value, patches: &[Value]| -> Held<Value> {
-        let mut whole = json!({ "spec": spec });
-        patch::apply(&mut whole, patches).map_err(|why| {
-            let object = Object::of(Side::Management, template);
+    let patched = |old: &Value, leaves: &Leaves, before: &Fields| -> Held<Value> {
+        let mut whole = json!({ "spec": old["spec"]["template"]["spec"] });
+        let patches = patches(leaves, before, &[&whole]);
+        patch::apply(&mut whole, &patches).map_err(|why| {
+            let object = Object::of(Side::Management, old);
             Box::new(view.wait(object, Reason::MachineIncomplete, why))
         })?;
         Ok(whole["spec"].clone())
     };
     let machines = &template["spec"]["template"]["spec"];
-    let machines_wanted = patched(machines, &infrastructure(view, distribution, "workers"))?;
+    let made = Generated::of(template).unwrap_or_default();
+    let machines_wanted = patched(template, &asked.infrastructure, &made.infrastructure)?;
     let joins = &config["spec"]["template"]["spec"];
-    let joins_wanted = patched(joins, &labelled(joins, &node_labels(distribution)))?;
+    let made = Generated::of(config).unwrap_or_default();
+    let joins_wanted = patched(config, &asked.bootstrap, &made.bootstrap)?;
 
+    let generated = asked.generated().to_string();
     let mut templates = Vec::new();
     let mut name_of = |old: &Value, before: &Value, after: &Value, collection: Collection| {
         if before == after {
@@ -101,7 +107,7 @@ pub fn compare<'a>(view: &View<'a>, distribution: &Distribution) -> Held<Option<
         }
         let name = format!("{}-workers-{}", view.name(), short(&after.to_string(), 5));
         if view.own.get(collection, &name).is_none() {
-            templates.push(made(old, &name, after));
+            templates.push(copied(old, &name, after, &generated));
         }
         name
     };
@@ -125,26 +131,12 @@ pub fn compare<'a>(view: &View<'a>, distribution: &Distribution) -> Held<Option<
     Ok(Some(Workers { deployment, current, wanted, templates, differences, raises, version }))
 }
 
-/// Patches that set the labels, with the parents that are missing.
-fn labelled(joins: &Value, labels: &str) -> Vec<Value> {
-    let parts = ["joinConfiguration", "nodeRegistration", "kubeletExtraArgs"];
-    let (mut path, mut patches) = ("/spec".to_owned(), Vec::new());
-    let mut here = Some(joins);
-    for part in parts {
-        path = format!("{path}/{part}");
-        here = here.and_then(|value| value.get(part)).filter(|value| !value.is_null());
-        if here.is_none() {
-            patches.push(json!({ "op": "add", "path": path, "value": {} }));
-        }
-    }
-    patches.push(json!({ "op": "replace", "path": format!("{path}/node-labels"), "value": labels }));
-    patches
-}
-
 /// A template like another one with another content.
-fn made(old: &Value, name: &str, spec: &Value) -> Write {
+fn copied(old: &Value, name: &str, spec: &Value, generated: &str) -> Write {
     let metadata = &old["metadata"];
-    let mut own = json!({ "name": name, "namespace": metadata["namespace"] });
+    let mut own = json!({
+        "name": name, "namespace": metadata["namespace"], "annotations": { GENERATED: generated },
+    });
     for field in ["labels", "ownerReferences"] {
         if !metadata[field].is_null() {
             own[field] = metadata[field].clone();

@@ -627,3 +627,98 @@ fn what_the_api_server_fills_in_is_no_difference_and_what_others_change_is() {
     assert!(differs(&there, &wanted));
     assert!(differs(&configuration(Question::Validation, &place, "ANOTHER"), &wanted));
 }
+
+#[test]
+fn each_write_is_judged_by_the_rule_that_it_is_for() {
+    let busy = with([
+        latest("Unknown", json!({})),
+        object(
+            "cluster.x-k8s.io/v1beta1",
+            "Cluster",
+            "fleet-local/local",
+            json!({ "status": { "phase": "Provisioning" } }),
+        ),
+    ]);
+    let conditions = json!([{ "type": "NodesUpgraded", "status": "Unknown" }]);
+    let at_work = stated("up", json!({ "status": { "conditions": conditions } }));
+    let pausing = |map: &str| {
+        stated("up", json!({ "metadata": { "annotations": { "harvesterhci.io/node-upgrade-pause-map": map } } }))
+    };
+    let release = |checksum: &str| {
+        object(
+            "harvesterhci.io/v1beta1",
+            "Version",
+            "v2",
+            json!({ "spec": { "isoURL": "https://x", "isoChecksum": checksum } }),
+        )
+    };
+    let log = |of: &str| {
+        object(
+            "harvesterhci.io/v1beta1",
+            "UpgradeLog",
+            "harvester-system/up-upgradelog",
+            json!({ "spec": { "upgradeName": of } }),
+        )
+    };
+    let promoted = |status: &str| json!({ "metadata": { "name": "harv-3", "annotations": { "harvesterhci.io/promote-status": status } } });
+    let labels = json!({ "harvesterhci.io/upgradeComponent": "repo", "harvesterhci.io/upgrade": "up" });
+    let repository =
+        json!({ "metadata": { "name": "upgrade-repo-up", "namespace": "harvester-system", "labels": labels } });
+    let cases = [
+        ("harvesterhci.io", "Upgrade", "UPDATE", pausing(r#"{"harv-9":"pause"}"#), stated("up", json!({}))),
+        ("harvesterhci.io", "Upgrade", "DELETE", Value::Null, at_work),
+        ("harvesterhci.io", "Setting", "CREATE", config("random"), Value::Null),
+        ("harvesterhci.io", "Setting", "UPDATE", config("random"), config("")),
+        ("harvesterhci.io", "Version", "CREATE", release("bad"), Value::Null),
+        ("harvesterhci.io", "Version", "UPDATE", release("bad"), release("")),
+        ("harvesterhci.io", "UpgradeLog", "CREATE", log("up"), Value::Null),
+        ("harvesterhci.io", "UpgradeLog", "UPDATE", log("other"), log("up")),
+        ("", "Node", "CREATE", json!({ "metadata": { "name": "harv-9" } }), Value::Null),
+        ("", "Node", "UPDATE", promoted("running"), promoted("")),
+        ("apps", "Deployment", "DELETE", Value::Null, repository),
+    ];
+    let said = |group: &str, kind: &str, operation: &str, object: &Value, old: &Value| {
+        let mut request = review(kind, operation, object.clone(), old.clone());
+        request.kind.group = group.to_owned();
+        answer(&request, Question::Validation, &busy, Some("drover")).into_json()["response"].clone()
+    };
+    for (group, kind, operation, object, old) in &cases {
+        let refused = said(group, kind, operation, object, old);
+        assert_eq!(refused["allowed"], false, "{operation} {kind}: {refused}");
+        let text = refused["status"]["message"].as_str().unwrap_or_default();
+        assert!(!text.is_empty() && !text.contains("cannot be read"), "{operation} {kind}: {text}");
+        let elsewhere = said("example.com", kind, operation, object, old);
+        assert_eq!(elsewhere["allowed"], true, "a {kind} of somebody else is not judged");
+    }
+    let other = object("harvesterhci.io/v1beta1", "Setting", "ui-source", json!({ "value": "random" }));
+    assert_eq!(said("harvesterhci.io", "Setting", "UPDATE", &other, &other)["allowed"], true);
+}
+
+#[test]
+fn before_a_write_is_judged_what_its_rule_rests_on_is_looked_at() {
+    let read = |kind: &str, operation: &str, question: Question| -> Vec<&str> {
+        let request = review(kind, operation, json!({ "metadata": { "name": "x" } }), Value::Null);
+        reads(&request, question).into_iter().collect()
+    };
+    use Question::{Mutation, Validation};
+    assert_eq!(read("Upgrade", "CREATE", Mutation), ["Node", "Setting"]);
+    assert_eq!(read("Upgrade", "UPDATE", Validation), ["Node"]);
+    assert_eq!(read("Upgrade", "DELETE", Validation), ["Cluster"]);
+    assert_eq!(read("Setting", "CREATE", Validation), ["Node"]);
+    assert_eq!(read("UpgradeLog", "CREATE", Validation), ["Upgrade", "UpgradeLog"]);
+    assert_eq!(read("Node", "UPDATE", Validation), ["Node", "Upgrade"]);
+    assert_eq!(read("Deployment", "DELETE", Validation), ["Upgrade"]);
+    assert!(read("Upgrade", "CREATE", Validation).len() > 5);
+    assert_eq!(read("Node", "DELETE", Validation), Vec::<&str>::new());
+    assert_eq!(read("Upgrade", "UPDATE", Mutation), Vec::<&str>::new());
+}
+
+#[test]
+fn a_writer_is_one_of_ours_by_name_and_nobody_is_refused_where_that_is_not_known() {
+    let is_ours = |name: &str, own: Option<&str>| User::of(name, own).is_controller;
+    assert!(is_ours("system:serviceaccount:harvester-system:harvester", Some("drover")));
+    assert!(is_ours("system:serviceaccount:kube-system:generic-garbage-collector", Some("drover")));
+    assert!(is_ours("drover", Some("drover")));
+    assert!(!is_ours("somebody", Some("drover")));
+    assert!(is_ours("somebody", None));
+}

@@ -5,6 +5,8 @@
 
 mod manifests;
 mod node;
+#[cfg(test)]
+mod tests;
 mod vms;
 mod volumes;
 

@@ -1,5 +1,7 @@
 //! What happens on one node before it is drained and after Kubernetes was raised there.
 
+use std::collections::BTreeSet;
+
 use drover_api::harvester::FLEET_NAMESPACE;
 use drover_api::harvester::node::{DRAIN_TAINT, DRAINING};
 use drover_api::kubevirt::virtual_machine_instance_migration::EVACUATION;
@@ -10,7 +12,7 @@ use super::super::cleanup::taints_without_drain;
 use super::super::release::is_kubelet_version;
 use super::{HostDeed, Next, Scene, vms, volumes};
 use crate::cluster::Node;
-use crate::decision::{Act, Kind, Reason, Subject};
+use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait, Write};
 
 /// Empties the node of VMs, without stopping one that can move, and of volumes that nobody uses.
 pub(super) fn pre_drain(scene: &Scene<'_>) -> Next {
@@ -26,25 +28,31 @@ pub(super) fn pre_drain(scene: &Scene<'_>) -> Next {
     if let Some(next) = vms::stop_those_that_stay(scene) {
         return next;
     }
+    let leaving = leaving(scene);
     if !tainted {
-        return scene.write(Subject::node(&scene.order.node), Act::Patch(with_drain_taint(node)));
+        let taint = Act::Patch(with_drain_taint(node));
+        let write = Write { purpose: Purpose::Step, subject: Subject::node(&scene.order.node), act: taint };
+        return Next::Wait { writes: vec![write], waits: leaving.into_iter().collect() };
     }
-    let left: Vec<String> = vms::on_node(scene).map(vms::path).collect();
-    if let Some(first) = left.first() {
-        let sentence = format!("VMs are on their way from {}: {}", scene.order.node, left.join(", "));
-        let (namespace, name) = first.split_once('/').unwrap_or_default();
-        let remedy = format!("if one does not get on: virtctl -n {namespace} migrate {name}, or stop it");
-        return scene.wait_on_node(Reason::VmsLeaving, sentence, Some(remedy));
+    if let Some(wait) = leaving {
+        return Next::Wait { writes: Vec::new(), waits: vec![wait] };
     }
+    volumes::detach_unused(scene).unwrap_or(Next::Done)
+}
+
+/// VMs that the taint sends away. One is on its way until its migration is over, wherever it runs by then.
+fn leaving(scene: &Scene<'_>) -> Option<Wait> {
     let under_way = scene.cluster.kubevirt.migrations.iter().filter(|migration| {
         !migration.is_over() && migration.metadata.annotations.get(EVACUATION) == Some(&scene.order.node)
     });
-    let under_way: Vec<&str> = under_way.map(|migration| migration.spec.vmi_name.as_str()).collect();
-    if !under_way.is_empty() {
-        let sentence = format!("migrations from {} are not over: {}", scene.order.node, under_way.join(", "));
-        return scene.wait_on_node(Reason::VmsLeaving, sentence, None);
-    }
-    volumes::detach_unused(scene).unwrap_or(Next::Done)
+    let moving = under_way.map(|migration| format!("{}/{}", migration.metadata.namespace, migration.spec.vmi_name));
+    let left: BTreeSet<String> = vms::on_node(scene).map(vms::path).chain(moving).collect();
+    let (namespace, name) = left.first()?.split_once('/').unwrap_or_default();
+    let names: Vec<&str> = left.iter().map(String::as_str).collect();
+    let sentence = format!("VMs are on their way from {}: {}", scene.order.node, names.join(", "));
+    let remedy = format!("if one does not get on: virtctl -n {namespace} migrate {name}, or stop it");
+    let wait = Wait::new(Subject::node(&scene.order.node), Reason::VmsLeaving, sentence, scene.now);
+    Some(wait.with_remedy(remedy))
 }
 
 pub(super) fn post_drain(scene: &Scene<'_>) -> Next {
@@ -122,8 +130,6 @@ fn old_kubelet(scene: &Scene<'_>, node: &Node) -> Option<Next> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use drover_api::harvester::node::MANAGED;
 
     use super::super::{Kind as StepKind, Order, next};

@@ -48,6 +48,40 @@ fn a_second_upgrade_waits_for_the_first() {
 }
 
 #[test]
+fn a_successor_takes_the_mark_of_the_latest_from_an_older_upgrade() {
+    let mut ground = Ground::of(3);
+    let marked = |name: &str| {
+        json!({
+            "apiVersion": "harvesterhci.io/v1beta1", "kind": "Upgrade",
+            "metadata": {
+                "name": name, "namespace": "harvester-system", "creationTimestamp": "2026-01-01T11:00:00Z",
+                "labels": { "harvesterhci.io/upgradeState": "Failed", "harvesterhci.io/latestUpgrade": "true" },
+            },
+        })
+    };
+    ground.put(marked("earlier"));
+    let created = json!({ "metadata": { "creationTimestamp": "2026-01-01T11:30:00Z" } });
+    ground.change("Upgrade", "harvester-system", U, &created);
+    // Whoever begins dies after the first write.
+    let first = ground.decide().writes().next().cloned().unwrap();
+    ground.carry_out(&first);
+    assert_eq!(ground.label("latestUpgrade"), "true");
+
+    ground.settle();
+
+    let label = |ground: &Ground, name| {
+        ground.get("Upgrade", "harvester-system", name)["metadata"]["labels"]["harvesterhci.io/latestUpgrade"].clone()
+    };
+    assert_eq!(label(&ground, "earlier"), Value::Null);
+    // It takes it from none that came later.
+    let mut later = marked("later");
+    later["metadata"]["creationTimestamp"] = json!("2026-01-01T11:45:00Z");
+    ground.put(later);
+    ground.settle();
+    assert_eq!(label(&ground, "later"), "true");
+}
+
+#[test]
 fn an_upgrade_that_another_controller_has_begun_is_left_alone() {
     let mut ground = Ground::of(3);
     let begun = json!({ "metadata": { "labels": { "harvesterhci.io/upgradeState": "PreparingRepo" } } });
@@ -144,6 +178,8 @@ fn a_release_that_brings_its_own_steps_runs_those() {
     assert_eq!((&manifests["command"], &manifests["args"]), (&json!(["upgrade_manifests.sh"]), &Value::Null));
     ground.finish("apply-manifests");
     ground.settle();
+    ground.run_plan("skip-manifests-apply");
+    ground.settle();
     ground.asks(1, "pre-drain");
     ground.settle();
     let pre_drain = container(&ground, "pre-drain-node-1");
@@ -218,6 +254,18 @@ fn an_image_that_cannot_be_imported_fails_the_upgrade_with_its_words() {
     ] } });
     ground.change("VirtualMachineImage", "harvester-system", U, &failed);
     ground.settle();
-    assert_eq!(ground.condition("ImageReady"), ("False".into(), "ImportFailed".into(), "no such host".into()));
+    let words = ("False".to_owned(), "ImportFailed".to_owned(), "no such host".to_owned());
+    assert_eq!(ground.condition("ImageReady"), words);
     assert_eq!(ground.label("upgradeState"), "Failed");
+    // The image is gone by now; a status that is lost says it again.
+    assert!(ground.get("VirtualMachineImage", "harvester-system", U).is_null());
+    ground.change("Upgrade", "harvester-system", U, &json!({ "status": null }));
+    ground.settle();
+    assert_eq!(ground.condition("ImageReady"), words);
+    // Another try is another import.
+    ground.annotate("drover.dev/retry", "now");
+    assert_eq!(ground.condition("ImageReady").0, "Unknown");
+    ground.import();
+    ground.settle();
+    assert_eq!(ground.condition("ImageReady").0, "True");
 }

@@ -2,6 +2,7 @@
 //! decision rests on that.
 
 mod abort;
+mod around;
 mod bad_input;
 mod skip;
 mod way;
@@ -41,7 +42,7 @@ fn release() -> Served {
         drover: Some(serde::de::IgnoredAny),
         ..Release::default()
     };
-    Served { release, images: None }
+    Served { release, ..Served::default() }
 }
 
 fn node(name: &str) -> Value {
@@ -240,7 +241,12 @@ impl Ground {
     }
 
     fn preload(&mut self) {
-        let plan = format!("{U}-prepare");
+        self.run_plan("prepare");
+    }
+
+    /// A Plan of the Upgrade runs on every node.
+    fn run_plan(&mut self, suffix: &str) {
+        let plan = format!("{U}-{suffix}");
         self.change("Plan", "cattle-system", &plan, &json!({ "status": { "latestHash": "h1" } }));
         let names: Vec<String> = self.objects.keys().filter(|key| key.0 == "Node").map(|key| key.2.clone()).collect();
         for name in names {

@@ -428,3 +428,52 @@ fn what_the_node_at_work_waits_for_is_told_first() {
     let first = &ground.last.waits[0];
     assert_eq!((first.subject.name.as_str(), first.reason), ("node-7", Reason::JobRunning));
 }
+
+#[test]
+fn vms_that_were_stopped_are_started_again_before_the_upgrade_ends() {
+    let config = |restores: bool| json!({ "imagePreloadOption": { "strategy": { "type": "sequential" } }, "restoreVM": restores });
+    let list = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": format!("{U}-restore-vm"), "namespace": "harvester-system" },
+        "data": { "node-1": "default/db", "node-2": " " },
+    });
+    let all_over = |restores: bool| {
+        let mut ground = Ground::configured(3, config(restores)).until_nodes();
+        ground.put(list.clone());
+        for number in 1..=3 {
+            ground.bring_over(number);
+            ground.gives_back(number);
+        }
+        ground.settle();
+        ground
+    };
+
+    let mut ground = all_over(true);
+    assert_eq!(ground.label("upgradeState"), "UpgradingNodes");
+    assert_eq!(ground.reasons(), [Reason::JobRunning]);
+    assert!(ground.has_job("restore-vm-node-1"));
+    assert!(!ground.has_job("restore-vm-node-2") && !ground.has_job("restore-vm-node-3"), "nothing was stopped there");
+    ground.finish("restore-vm-node-1");
+    ground.settle();
+    assert_eq!(ground.label("upgradeState"), "Succeeded");
+
+    let mut ground = all_over(true);
+    ground.fail("restore-vm-node-1");
+    assert_eq!(ground.label("upgradeState"), "Succeeded", "the nodes are upgraded all the same");
+
+    let ground = all_over(false);
+    assert_eq!((ground.label("upgradeState"), ground.has_job("restore-vm-node-1")), ("Succeeded", false));
+}
+
+#[test]
+fn nodes_are_upgraded_when_the_last_of_them_is() {
+    let mut ground = Ground::of(3).until_nodes();
+    let nothing = |status: &str| (status.to_owned(), String::new(), String::new());
+    assert_eq!(ground.condition("NodesUpgraded"), nothing("Unknown"));
+    for number in 1..=2 {
+        ground.bring_over(number);
+        ground.gives_back(number);
+        assert_eq!(ground.condition("NodesUpgraded"), nothing("Unknown"));
+    }
+    ground.bring_over(3);
+    assert_eq!(ground.condition("NodesUpgraded"), nothing("True"));
+}

@@ -35,6 +35,8 @@ struct Cluster {
     jobs: Vec<Value>,
     pods: Vec<Value>,
     secrets: Vec<Value>,
+    /// Secrets that are there and must not be read.
+    unread: Vec<&'static str>,
     trouble: Vec<Trouble>,
     status_written: Option<Timestamp>,
     /// Other Plans of the namespace.
@@ -67,6 +69,7 @@ fn three_nodes() -> Cluster {
         jobs: Vec::new(),
         pods: Vec::new(),
         secrets: Vec::new(),
+        unread: Vec::new(),
         trouble: Vec::new(),
         status_written: None,
         others: Vec::new(),
@@ -279,14 +282,13 @@ impl Cluster {
                 _ => unreachable!(),
             })
             .collect();
-        let secrets: BTreeMap<String, SecretSeen> = self
-            .secrets
-            .iter()
-            .map(|json| match decode(Kind::Secret, json) {
-                Seen::Secret(secret) => (secret.meta.name.clone(), secret),
-                _ => unreachable!(),
-            })
-            .collect();
+        let read = self.secrets.iter().map(|json| match decode(Kind::Secret, json) {
+            Seen::Secret(secret) => secret,
+            _ => unreachable!(),
+        });
+        let unread = self.unread.iter().map(|name| SecretSeen::unread(name));
+        let secrets: BTreeMap<String, SecretSeen> =
+            read.chain(unread).map(|secret| (secret.meta.name.clone(), secret)).collect();
         let pods: Vec<PodSeen> = self
             .pods
             .iter()

@@ -282,3 +282,30 @@ fn a_wait_reads_the_same_for_as_long_as_it_lasts() {
     let later = "2026-01-01T12:07:00Z".parse().unwrap();
     assert_eq!(sentences(cluster.decide()), sentences(cluster.decide_at(later)));
 }
+
+#[test]
+fn a_secret_that_must_not_be_read_leaves_the_hash_as_it_was_published() {
+    let secrets = json!([{ "name": "ca", "path": "/ca" }, { "name": "token", "path": "/t", "ignoreUpdates": true }]);
+    let mut read = three_nodes().spec("secrets", secrets);
+    read.secrets = vec![json!({ "metadata": { "name": "ca", "resourceVersion": "5" }, "data": { "ca": "YQ==" } })];
+    let read = read.published();
+    let published = read.plan["status"]["latestHash"].as_str().unwrap().to_owned();
+    let next = |unread: &'static str, version: &str| {
+        let mut cluster = read.clone().spec("version", json!(version));
+        cluster.secrets.retain(|secret| secret["metadata"]["name"] != unread);
+        cluster.unread = vec![unread];
+        cluster.decide()
+    };
+
+    let unread = next("ca", "v3");
+    assert_eq!(new_status(&unread).latest_hash, published);
+    assert!(!reasons(&unread).contains(&Reason::SecretNotFound), "it is there");
+    let reckoned = new_status(&next("token", "v3")).latest_hash;
+    assert!(!reckoned.is_empty() && reckoned != published, "a Secret whose updates are ignored hides nothing");
+    assert_eq!(new_status(&next("other", "v3")).latest_hash, reckoned);
+
+    let mut first = read.clone();
+    first.plan["status"] = Value::Null;
+    (first.secrets, first.unread) = (Vec::new(), vec!["ca"]);
+    assert_eq!(reasons(&first.decide())[0], Reason::SecretNotFound, "there is no hash yet to go on with");
+}

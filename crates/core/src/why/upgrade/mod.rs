@@ -146,13 +146,15 @@ pub fn about_node(cluster: &Cluster, stage: &Stage, node: &Node) -> Vec<Cause> {
     explain(cluster, upgrade).causes.into_iter().filter(is_about).collect()
 }
 
-/// That a node waits for its turn follows from what the node before it waits for.
+/// That a node waits for its turn follows from what the node before it waits for. A node that has not left yet has no Job: that
+/// it works there would be true once somebody has made it.
 fn is_consequence(asked: &Asked<'_>, decision: &Decision, wait: &Wait) -> bool {
     let waits_for_its_turn =
         || wait.subject.kind == Kind::Node && asked.scene.progress.step(&wait.subject.name) == Step::Waits;
     match wait.reason {
         Reason::AnotherNodeIsOut => true,
         Reason::PlannerWorks => waits_for_its_turn() && asked.scene.has_node_out(decision),
+        Reason::JobRunning => waits_for_its_turn(),
         _ => false,
     }
 }

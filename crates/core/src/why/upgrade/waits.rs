@@ -31,7 +31,8 @@ pub fn chains(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
         Reason::AnotherUpgradeFirst => vec![other_upgrade(asked, wait)],
         Reason::ImageNotReady => vec![importing(asked, wait)],
         Reason::RepositoryNotReady => vec![repository(asked, wait)],
-        Reason::ImagesPreloading => preloading(asked, wait),
+        Reason::ImagesPreloading => below_plan(asked, wait),
+        Reason::JobRunning if wait.subject.kind == Kind::Plan => below_plan(asked, wait),
         Reason::NodeUnmanaged => vec![unmanaged(asked, wait)],
         Reason::JobRunning | Reason::ImageMissing => running(asked, wait),
         Reason::PlannerWorks => planner::chains(asked, wait),
@@ -139,8 +140,8 @@ fn is_young(cluster: &Cluster, deployment: &Deployment) -> bool {
         && since.is_none_or(|since| cluster.looked_at.duration_since(since) < USUAL_START)
 }
 
-/// What the Plan that loads images waits for.
-fn preloading(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
+/// What holds up a Plan that runs for the Upgrade.
+fn below_plan(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
     let Some(plan) = asked.cluster.plan(&wait.subject.namespace, &wait.subject.name) else {
         return vec![said(asked, wait)];
     };

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use kube::api::PropagationPolicy;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{Direct, untyped};
@@ -42,6 +43,11 @@ impl Direct {
     /// An object as it is stored.
     pub fn json(&self, id: &ResourceId, namespace: &str, name: &str) -> Option<Bytes> {
         self.server.store().with(|store| store.get(id, &key(namespace, name)).map(|stored| stored.json()))
+    }
+
+    /// What its metadata say of an object; nothing, if they cannot be read so.
+    pub fn metadata<T: DeserializeOwned>(&self, id: &ResourceId, namespace: &str, name: &str) -> Option<T> {
+        self.server.store().with(|store| store.get(id, &key(namespace, name)).and_then(|stored| stored.metadata().ok()))
     }
 
     /// Deletes the object with this uid, and does to its dependents what the policy says.

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use serde_json::{Value, json};
 
 use super::etcd::Members;
-use super::{COMPONENTS, ETCD, MIRROR, SYSTEM, Steps, is_reachable};
+use super::{API_SERVER, COMPONENTS, ETCD, MIRROR, SYSTEM, Steps, is_reachable};
 use crate::apiserver::Direct;
 use crate::world::annotations::{KUBELET, SIMULATED};
 use crate::world::outcome::Action;
@@ -50,7 +50,7 @@ pub fn join(machine: &Joining<'_>, guest: &Direct, now: Timestamp) -> Option<Ste
     }
     let Some(node) = guest.get::<Node>(None, machine.name).ok().flatten() else {
         let config = guest.get::<ConfigMap>(Some(SYSTEM), &kubelet_config(machine.version)).ok().flatten();
-        return if config.is_none() { again } else { Some(acts(begin(machine), now)) };
+        return if config.is_none() { again } else { Some(acts(begin(machine, guest), now)) };
     };
     if machine.is_worker {
         return None;
@@ -95,11 +95,35 @@ fn acts(actions: Vec<Action>, now: Timestamp) -> Steps {
     Steps { guest: actions, wake: Some(now), ..Steps::default() }
 }
 
-fn begin(machine: &Joining<'_>) -> Vec<Action> {
+fn begin(machine: &Joining<'_>, guest: &Direct) -> Vec<Action> {
     let node: Option<Node> = serde_json::from_value(node_object(machine)).ok();
     let components = COMPONENTS.iter().filter(|component| **component != ETCD && !machine.is_worker);
-    let pods = components.filter_map(|component| pod(component, machine.name));
+    let configuration = configuration(guest);
+    let pods = components.filter_map(|component| {
+        let mut object = pod_object(component, machine.name);
+        object["spec"]["containers"][0]["command"] = command(component, &configuration);
+        serde_json::from_value::<Pod>(object).ok()
+    });
     node.iter().map(Action::create).chain(pods.map(|pod| Action::create(&pod))).collect()
+}
+
+/// The ClusterConfiguration that kubeadm reads when a machine joins.
+fn configuration(guest: &Direct) -> Value {
+    let config = guest.get::<ConfigMap>(Some(SYSTEM), "kubeadm-config").ok().flatten();
+    let text = config.and_then(|config| config.data?.remove("ClusterConfiguration"));
+    text.and_then(|text| serde_saphyr::from_str(&text).ok()).unwrap_or_default()
+}
+
+/// A component with its flags, as kubeadm writes them.
+fn command(component: &str, configuration: &Value) -> Value {
+    let part = match component {
+        API_SERVER => "apiServer",
+        "kube-controller-manager" => "controllerManager",
+        _ => "scheduler",
+    };
+    let flags = configuration[part]["extraArgs"].as_object().into_iter().flatten();
+    let flags = flags.map(|(flag, value)| format!("--{flag}={}", value.as_str().unwrap_or_default()));
+    json!([component.to_owned()].into_iter().chain(flags).collect::<Vec<String>>())
 }
 
 fn stored(members: &Members) -> Option<Action> {
@@ -196,14 +220,24 @@ pub fn settled(machine: &Joining<'_>) -> Vec<Value> {
     std::iter::once(node).chain(pods).collect()
 }
 
-/// `kubeadm-config` of a settled cluster.
-pub fn kubeadm_config(version: &str, nodes: &[String]) -> Value {
+/// The tags of what a distribution brings beside Kubernetes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Images {
+    pub etcd: &'static str,
+    pub coredns: &'static str,
+}
+
+/// Of all distributions.
+pub const IMAGES: Images = Images { etcd: "v3.3.15_vmware.6", coredns: "v1.6.2_vmware.6" };
+
+/// `kubeadm-config` of a settled cluster; with the images of a distribution, if it is of one.
+pub fn kubeadm_config(version: &str, nodes: &[String], images: Option<&Images>) -> Value {
     let api = match minor(version) {
         ..=14 => "v1beta1",
         15..=21 => "v1beta2",
         _ => "v1beta3",
     };
-    let configuration = json!({
+    let mut configuration = json!({
         "apiServer": { "extraArgs": { "authorization-mode": "Node,RBAC" }, "timeoutForControlPlane": "4m0s" },
         "apiVersion": format!("kubeadm.k8s.io/{api}"), "certificatesDir": "/etc/kubernetes/pki",
         "clusterName": "kubernetes", "controlPlaneEndpoint": "192.0.2.1:6443",
@@ -211,6 +245,14 @@ pub fn kubeadm_config(version: &str, nodes: &[String]) -> Value {
         "imageRepository": "vmware", "kind": "ClusterConfiguration", "kubernetesVersion": format!("v{version}"),
         "networking": { "dnsDomain": "cluster.local", "podSubnet": "192.168.0.0/16", "serviceSubnet": "10.96.0.0/12" },
     });
+    if let Some(images) = images {
+        let tagged = |part: &mut Value, tag: &str| {
+            part["imageRepository"] = json!("vmware");
+            part["imageTag"] = json!(tag);
+        };
+        tagged(&mut configuration["dns"], images.coredns);
+        tagged(&mut configuration["etcd"]["local"], images.etcd);
+    }
     let mut data =
         BTreeMap::from([("ClusterConfiguration", serde_saphyr::to_string(&configuration).unwrap_or_default())]);
     if has_cluster_status(version) {

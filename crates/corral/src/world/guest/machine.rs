@@ -132,8 +132,10 @@ fn end(scene: &Scene<'_>, now: Timestamp) -> Steps {
     Steps::own(actions)
 }
 
-/// What is still to be done in the guest; none if nothing is. The Node of the last machine is left alone.
+/// What is still to be done in the guest; none if nothing is. The Node of the last machine is left alone, and so are those of a cluster that
+/// goes as a whole.
 fn leave_guest(scene: &Scene<'_>, now: Timestamp) -> Option<Steps> {
+    scene.cluster.filter(|cluster| cluster.metadata.deletion_timestamp.is_none())?;
     let name = scene.machine.status.as_ref()?.node_ref.as_ref()?.name.as_ref().filter(|_| !scene.is_last)?;
     let Some(nodes) = scene.nodes else { return Some(Steps::wait_until(later(now, DRAIN_AGAIN))) };
     let node = nodes.iter().find(|node| node.metadata.name.as_ref() == Some(name))?;

@@ -26,6 +26,7 @@ mod workers;
 #[cfg(test)]
 mod workers_tests;
 
+pub use join::IMAGES;
 pub use seeds::{Guest, Settled, address, certificate_texts};
 pub use workers::image_name;
 

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 
 use super::etcd::{self, Members};
-use super::join::{Joining, kubeadm_config, kubelet_config, settled};
+use super::join::{IMAGES, Joining, kubeadm_config, kubelet_config, settled};
 use super::{CERTIFICATES, SYSTEM, bootstrap};
 use crate::world::kubelet::{digest, hex};
 
@@ -83,7 +83,7 @@ impl Guest {
         let mut guest = vec![
             namespaced(etcd::NAMESPACE),
             Members::of(&names, now).object(),
-            kubeadm_config(&self.version, &names),
+            kubeadm_config(&self.version, &names, self.distribution.as_ref().map(|_| &IMAGES)),
             json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": { "name": kubelet_config(&self.version), "namespace": SYSTEM },
@@ -123,10 +123,27 @@ impl Guest {
         })
     }
 
+    /// Of the TanzuKubernetesCluster that stands for it.
+    pub fn tanzu_uid(&self) -> String {
+        self.uid("TanzuKubernetesCluster", 0)
+    }
+
+    /// Metadata of what goes with the TanzuKubernetesCluster, if there is one.
+    pub(super) fn owned_metadata(&self, name: &str, kind: &str) -> Value {
+        let mut metadata = self.metadata(name, kind, 0);
+        if self.distribution.is_some() {
+            metadata["ownerReferences"] = json!([{
+                "apiVersion": "run.tanzu.vmware.com/v1alpha1", "kind": "TanzuKubernetesCluster", "name": self.name,
+                "uid": self.tanzu_uid(), "controller": true, "blockOwnerDeletion": true,
+            }]);
+        }
+        metadata
+    }
+
     fn cluster(&self) -> Value {
         json!({
             "apiVersion": "cluster.x-k8s.io/v1alpha2", "kind": "Cluster",
-            "metadata": self.metadata(&self.name, "Cluster", 0),
+            "metadata": self.owned_metadata(&self.name, "Cluster"),
             "spec": { "clusterNetwork": { "pods": { "cidrBlocks": ["192.168.0.0/16"] } } },
             "status": {
                 "phase": "provisioned", "infrastructureReady": true, "controlPlaneInitialized": true,

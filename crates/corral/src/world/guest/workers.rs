@@ -64,16 +64,16 @@ impl Guest {
         });
         settled.management.push(json!({
             "apiVersion": wcp_version(), "kind": "WCPMachineTemplate",
-            "metadata": self.metadata(&infrastructure, "WCPMachineTemplate", 0),
+            "metadata": self.owned_metadata(&infrastructure, "WCPMachineTemplate"),
             "spec": { "template": { "spec": self.infrastructure() } },
         }));
         settled.management.push(json!({
             "apiVersion": bootstrap_version(), "kind": "KubeadmConfigTemplate",
-            "metadata": self.metadata(&config, "KubeadmConfigTemplate", 0), "spec": { "template": { "spec": self.join() } },
+            "metadata": self.owned_metadata(&config, "KubeadmConfigTemplate"), "spec": { "template": { "spec": self.join() } },
         }));
         settled.management.push(json!({
             "apiVersion": version(), "kind": "MachineDeployment",
-            "metadata": self.metadata(&deployment, "MachineDeployment", 0),
+            "metadata": self.owned_metadata(&deployment, "MachineDeployment"),
             "spec": {
                 "replicas": replicas, "selector": selector(false), "template": template, "minReadySeconds": 0,
                 "revisionHistoryLimit": 1, "progressDeadlineSeconds": 600,

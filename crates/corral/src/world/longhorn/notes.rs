@@ -38,6 +38,8 @@ pub struct ManagerNote {
 pub struct Notes {
     claims: BTreeMap<String, Key>,
     by_claim: BTreeMap<Key, BTreeSet<String>>,
+    /// How many replicas a volume is to have.
+    wanted: BTreeMap<String, usize>,
     engines: BTreeMap<String, EngineNote>,
     replicas: BTreeMap<String, ReplicaNote>,
     managers: BTreeMap<String, ManagerNote>,
@@ -52,6 +54,8 @@ impl Notes {
         {
             volumes.remove(name);
         }
+        let wanted = volume.and_then(|volume| volume.spec.as_ref()?.number_of_replicas);
+        replace(&mut self.wanted, name, wanted.and_then(|number| usize::try_from(number).ok()));
         let bound = volume.and_then(|volume| volume.status.as_ref()?.kubernetes_status.as_ref());
         if let Some((namespace, claim)) = bound.and_then(|bound| bound.namespace.clone().zip(bound.pvc_name.clone())) {
             self.by_claim.entry((namespace.clone(), claim.clone())).or_default().insert(name.into());
@@ -130,6 +134,16 @@ impl Notes {
     pub fn volumes_on(&self, node: &str) -> BTreeSet<String> {
         let engines = self.engines.values().filter(|note| note.node == node).map(|note| note.volume.clone());
         engines.chain(self.replicas_on(node).map(|(_, note)| note.volume.clone())).collect()
+    }
+
+    /// The volumes that have fewer replicas than they are to have.
+    pub fn short_of_replicas(&self) -> BTreeSet<String> {
+        let mut there: BTreeMap<&str, usize> = BTreeMap::new();
+        for note in self.replicas.values() {
+            *there.entry(note.volume.as_str()).or_default() += 1;
+        }
+        let is_short = |name: &&String, wanted: &usize| there.get(name.as_str()).copied().unwrap_or_default() < *wanted;
+        self.wanted.iter().filter(|(name, wanted)| is_short(name, wanted)).map(|(name, _)| name.clone()).collect()
     }
 
     /// How many replicas each node has.

@@ -98,6 +98,17 @@ fn evict(cluster: &Cluster, node: &str) -> Result<(), u16> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_replica_that_found_no_place_gets_one_on_a_node_that_comes_later() {
+    let cluster = with_nodes(&["a", "b"]).await;
+    add_volume(&cluster, "data", 3, Some("a"));
+    cluster.until("two replicas run", |cluster| robustness(cluster, "data") == "degraded").await;
+    assert_eq!(modes(&cluster, "data"), ["RW", "RW"]);
+    cluster.create::<Node>(node("c"));
+    cluster.create::<LonghornNode>(of_longhorn("Node", "c", json!({"spec": {"allowScheduling": true}})));
+    cluster.until("it is healthy", |cluster| robustness(cluster, "data") == "healthy").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_volume_is_attached_where_its_user_is_and_follows_it() {
     let cluster = with_nodes(&["n1", "n2", "n3"]).await;
     add_volume(&cluster, "data", 3, Some("n1"));

@@ -192,10 +192,10 @@ fn keep_number(
     let number = usize::try_from(scene.volume.spec.as_ref().and_then(|spec| spec.number_of_replicas).unwrap_or(3));
     let number = number.unwrap_or(0);
     let count = |wanted: Health| healths.values().filter(|health| **health == wanted).count();
-    let (well, lost) = (count(Health::Well), count(Health::Lost));
-    if well >= number && lost > 0 {
-        let stale = scene.replicas.iter().filter(|one| healths.get(pods::name(&one.metadata)) == Some(&Health::Lost));
-        actions.extend(stale.map(Action::delete));
+    let well = count(Health::Well);
+    let lost = scene.replicas.iter().filter(|one| healths.get(pods::name(&one.metadata)) == Some(&Health::Lost));
+    if well >= number {
+        actions.extend(lost.map(Action::delete));
         return None;
     }
     let alive = well + count(Health::Rebuilding);
@@ -207,9 +207,9 @@ fn keep_number(
         if !served || well == 0 {
             return None;
         }
-        let since = scene.replicas.iter().filter_map(failed_at).max();
-        let due = later(since.unwrap_or(now), scene.settings.replenishment);
-        if now < due {
+        // One that was lost may come back with its data, and is given time for that: from now, if it was just lost.
+        let last = lost.map(|one| failed_at(one).unwrap_or(now)).max();
+        if let Some(due) = last.map(|lost| later(lost, scene.settings.replenishment)).filter(|due| now < *due) {
             return Some(due);
         }
     }

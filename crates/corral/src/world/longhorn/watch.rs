@@ -92,7 +92,9 @@ impl World {
             return;
         }
         self.soon(Look::InstanceManager(node.into()));
-        let volumes = self.index.longhorn.volumes_on(node);
+        let mut volumes = self.index.longhorn.volumes_on(node);
+        // Those that have found no place for a replica may have one here now.
+        volumes.extend(self.index.longhorn.short_of_replicas());
         volumes.into_iter().for_each(|volume| self.soon(Look::Volume(volume)));
     }
 

@@ -1,5 +1,6 @@
 //! The clients that people have, against the embedded cluster: stock kubectl and Helm.
 
+mod harvester;
 mod helm;
 mod kubectl;
 

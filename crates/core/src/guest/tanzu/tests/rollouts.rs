@@ -37,6 +37,19 @@ fn a_worker_that_never_becomes_a_node_halts_the_rollout() {
 }
 
 #[test]
+fn whoever_has_just_begun_to_look_gives_a_worker_its_whole_time() {
+    let mut scene = rolling();
+    scene.goes_on();
+    // The clock of the next operator is an hour ahead.
+    scene.passes(60);
+    scene.began = scene.now;
+    assert_eq!(scene.reasons(), [Reason::MachineProvisioning]);
+    scene.passes(15);
+
+    halts(scene, "Machine/default/worker-3 is not a Node yet");
+}
+
+#[test]
 fn a_worker_that_says_that_it_has_failed_halts_the_rollout_at_once_with_what_it_says() {
     let mut scene = rolling();
     scene.change(Collection::Machines, "worker-3", |one| {
@@ -142,6 +155,67 @@ fn a_pause_of_somebody_else_is_left_alone() {
 
     assert_eq!(scene.reasons(), [Reason::WorkersPaused]);
     assert_eq!(scene.goes_on(), ["publish how far a cluster is"]);
+}
+
+#[test]
+fn another_number_of_control_plane_machines_is_left_to_the_job_and_said_before() {
+    let mut scene = settled();
+    scene.tkc["spec"]["topology"]["controlPlane"]["count"] = json!(3);
+
+    scene.goes_on();
+    assert_eq!(scene.goes_on(), ["publish how far a cluster is", "begin the update of a control plane"]);
+    assert_eq!(scene.tkc["status"]["differences"], json!(["control plane: 1 machines → 3"]));
+    let arguments = scene.job()["spec"]["template"]["spec"]["containers"][0]["args"].clone();
+    assert!(arguments.as_array().unwrap().contains(&json!("--replicas=3")), "{arguments}");
+
+    scene.control_plane_machine("cp-2", super::OLD);
+    scene.control_plane_machine("cp-3", super::OLD);
+    scene.job_ends("Complete");
+    while !scene.goes_on().is_empty() {}
+    assert_eq!((scene.phase(), scene.reasons()), ("running", vec![]));
+}
+
+#[test]
+fn another_number_that_is_asked_for_while_a_job_is_at_work_waits_for_its_end_and_says_so() {
+    let mut scene = settled().asks_for(NEW);
+    scene.goes_on();
+    scene.goes_on();
+    let name = text(&scene.job()["metadata"]["name"]).to_owned();
+    scene.tkc["spec"]["topology"]["controlPlane"]["count"] = json!(3);
+
+    assert_eq!(scene.reasons(), [Reason::ControlPlaneUpdating, Reason::CountDiffers, Reason::ControlPlaneFirst]);
+    assert_eq!(
+        scene.decide().waits[1].sentence,
+        format!(
+            "spec.topology.controlPlane.count is 3, and there are 1 machines: that follows once Job/vmware-system-tkg/{name} has ended"
+        )
+    );
+    scene.job_ends("Complete");
+    let mut scene = scene.control_plane_is_new();
+    assert_eq!(
+        scene.goes_on(),
+        [
+            "publish how far a cluster is",
+            "clear away the Job of an earlier update",
+            "begin the update of a control plane",
+            "make a template of workers",
+            "make a template of workers",
+            "point workers at other templates"
+        ]
+    );
+}
+
+#[test]
+fn one_machine_more_for_a_while_is_no_other_number() {
+    let mut scene = settled().asks_for(NEW);
+    scene.goes_on();
+    scene.goes_on();
+    scene.control_plane_machine("cp-2", NEW);
+
+    assert_eq!(scene.reasons(), [Reason::ControlPlaneUpdating, Reason::ControlPlaneFirst]);
+    scene.goes_on();
+    let differences = scene.tkc["status"]["differences"].to_string();
+    assert!(!differences.contains("control plane:"), "{differences}");
 }
 
 #[test]

@@ -230,8 +230,10 @@ fn a_worker_that_is_not_well_takes_no_place() {
 fn a_cluster_that_goes_gives_its_place_back() {
     let mut scene = limited(settled(), 1, &["default/my-tkc"]);
     scene.tkc["metadata"]["deletionTimestamp"] = json!("2026-01-01T12:00:00Z");
+    scene.tkc["metadata"]["finalizers"] = json!(["drover.dev/control-plane-update"]);
 
-    assert_eq!(scene.goes_on(), [GIVE]);
+    assert_eq!(scene.goes_on(), ["publish how far a cluster is", GIVE]);
+    assert_eq!(scene.goes_on(), ["hold the cluster no longer"], "when nothing of it is taken any more");
 }
 
 fn after(mut scene: Scene, standing: Standing) -> Scene {
