@@ -78,6 +78,9 @@ pub enum Look {
     GuestMachine(Key),
     Bootstrap(Key),
     Infrastructure(Key),
+    /// The same at the Cluster, and at the address of its API.
+    GuestCluster(Key),
+    Balancer(Key),
     /// The same at those who keep a number of Machines.
     MachineSet(Key),
     MachineDeployment(Key),
@@ -122,6 +125,8 @@ impl fmt::Display for Look {
             Look::GuestMachine((namespace, name)) => write!(formatter, "the guest's Machine {namespace}/{name}"),
             Look::Bootstrap((namespace, name)) => write!(formatter, "KubeadmConfig {namespace}/{name}"),
             Look::Infrastructure((namespace, name)) => write!(formatter, "the virtual machine of {namespace}/{name}"),
+            Look::GuestCluster((namespace, name)) => write!(formatter, "the guest's Cluster {namespace}/{name}"),
+            Look::Balancer((namespace, name)) => write!(formatter, "the address of {namespace}/{name}"),
             Look::MachineSet((namespace, name)) => write!(formatter, "MachineSet {namespace}/{name}"),
             Look::MachineDeployment((namespace, name)) => write!(formatter, "MachineDeployment {namespace}/{name}"),
             Look::Volume(name) => write!(formatter, "volume {name}"),

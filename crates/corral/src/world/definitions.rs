@@ -72,6 +72,7 @@ const GUEST_KINDS: &[Lines] = &[
         NAMESPACED,
         PLAIN,
     ),
+    ("infrastructure.cluster.vmware.com", "v1alpha2", "WCPCluster", "wcpclusters", &[], NAMESPACED, STATUS),
     ("infrastructure.cluster.vmware.com", "v1alpha2", "WCPMachine", "wcpmachines", &[], NAMESPACED, STATUS),
     (
         "infrastructure.cluster.vmware.com",

@@ -60,6 +60,8 @@ impl World {
             Look::GuestMachine(key) => self.look_at_guest_machine(key, now),
             Look::Bootstrap(key) => self.look_at_bootstrap(key, now),
             Look::Infrastructure(key) => self.look_at_infrastructure(key, now),
+            Look::GuestCluster(key) => self.look_at_guest_cluster(key, now),
+            Look::Balancer(key) => self.look_at_balancer(key, now),
             Look::MachineSet(key) => self.look_at_machine_set(key, now),
             Look::MachineDeployment(key) => self.look_at_machine_deployment(key, now),
             Look::Volume(name) => self.look_at_volume(name, now),

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use serde_json::{Value, json};
 
 use super::etcd::Members;
-use super::{API_SERVER, COMPONENTS, ETCD, MIRROR, SYSTEM, Steps, is_reachable};
+use super::{API_SERVER, COMPONENTS, ETCD, MIRROR, SYSTEM, Steps, beginning, is_reachable};
 use crate::apiserver::Direct;
 use crate::world::annotations::{KUBELET, SIMULATED};
 use crate::world::outcome::Action;
@@ -34,6 +34,8 @@ pub struct Joining<'a> {
     pub labels: &'a [(String, String)],
     /// It joins no control plane.
     pub is_worker: bool,
+    /// It begins the control plane, with this configuration.
+    pub begins: Option<&'a Value>,
     /// Since when it runs.
     pub since: Timestamp,
 }
@@ -45,6 +47,9 @@ pub fn join(machine: &Joining<'_>, guest: &Direct, now: Timestamp) -> Option<Ste
         return Some(Steps::wait_until(booted));
     }
     let again = Some(Steps::wait_until(later(now, AGAIN)));
+    if let Some(configuration) = machine.begins.filter(|_| Members::read(guest).0.is_empty()) {
+        return Some(acts(beginning::begin(machine, configuration, now), now));
+    }
     if !is_reachable(guest) {
         return again;
     }
@@ -115,7 +120,7 @@ fn configuration(guest: &Direct) -> Value {
 }
 
 /// A component with its flags, as kubeadm writes them.
-fn command(component: &str, configuration: &Value) -> Value {
+pub fn command(component: &str, configuration: &Value) -> Value {
     let part = match component {
         API_SERVER => "apiServer",
         "kube-controller-manager" => "controllerManager",
@@ -230,8 +235,8 @@ pub struct Images {
 /// Of all distributions.
 pub const IMAGES: Images = Images { etcd: "v3.3.15_vmware.6", coredns: "v1.6.2_vmware.6" };
 
-/// `kubeadm-config` of a settled cluster; with the images of a distribution, if it is of one.
-pub fn kubeadm_config(version: &str, nodes: &[String], images: Option<&Images>) -> Value {
+/// `kubeadm-config` of a cluster; `asked` is what it was begun with.
+pub fn kubeadm_config(version: &str, nodes: &[String], asked: &Value) -> Value {
     let api = match minor(version) {
         ..=14 => "v1beta1",
         15..=21 => "v1beta2",
@@ -245,14 +250,7 @@ pub fn kubeadm_config(version: &str, nodes: &[String], images: Option<&Images>) 
         "imageRepository": "vmware", "kind": "ClusterConfiguration", "kubernetesVersion": format!("v{version}"),
         "networking": { "dnsDomain": "cluster.local", "podSubnet": "192.168.0.0/16", "serviceSubnet": "10.96.0.0/12" },
     });
-    if let Some(images) = images {
-        let tagged = |part: &mut Value, tag: &str| {
-            part["imageRepository"] = json!("vmware");
-            part["imageTag"] = json!(tag);
-        };
-        tagged(&mut configuration["dns"], images.coredns);
-        tagged(&mut configuration["etcd"]["local"], images.etcd);
-    }
+    json_patch::merge(&mut configuration, asked);
     let mut data =
         BTreeMap::from([("ClusterConfiguration", serde_saphyr::to_string(&configuration).unwrap_or_default())]);
     if has_cluster_status(version) {
@@ -262,5 +260,13 @@ pub fn kubeadm_config(version: &str, nodes: &[String], images: Option<&Images>) 
     }
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "kubeadm-config", "namespace": SYSTEM }, "data": data,
+    })
+}
+
+/// What kubelets of a version are configured by.
+pub fn kubelet_config_map(version: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": kubelet_config(version), "namespace": SYSTEM },
+        "data": { "kubelet": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" },
     })
 }

@@ -6,12 +6,14 @@
 //! boots after a while, joins etcd as a learner before it votes, and is drained, with no limit, before it goes. The certificate
 //! Secrets belong to the KubeadmConfig that began the cluster, so the garbage collector takes them away with it, as it did. A guest
 //! cluster is an API server of its own; it answers while a member of etcd with an API server beside it is well, and etcd has its
-//! quorum. Workers are kept by MachineSets, which a MachineDeployment rolls. Left out: tokens, load balancers, the initialisation of a
-//! control plane, and all of a VM but its time.
+//! quorum. Workers are kept by MachineSets, which a MachineDeployment rolls. A new Cluster gets its address, its certificates and its
+//! kubeconfig, and its first machine begins the control plane. Left out: tokens, and all of a VM and a load balancer but their time.
 
 pub mod etcd;
 
+mod beginning;
 mod bootstrap;
+mod cluster;
 mod infrastructure;
 mod join;
 mod machine;
@@ -21,6 +23,7 @@ mod seeds;
 #[cfg(test)]
 mod tests;
 mod watch;
+mod watch_clusters;
 mod watch_workers;
 mod workers;
 #[cfg(test)]
@@ -30,7 +33,8 @@ pub use join::IMAGES;
 pub use seeds::{Guest, Settled, address, certificate_texts};
 pub use workers::image_name;
 
-use drover_api::cluster_api::secrets;
+use drover_api::cluster_api::machine::v1alpha2::Machine;
+use drover_api::cluster_api::{labels, secrets};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 
@@ -81,6 +85,10 @@ fn is_well(guest: &Direct, component: &str, node: &str) -> bool {
 
 fn is_mirror(pod: &Pod) -> bool {
     pod.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(MIRROR))
+}
+
+fn is_of_control_plane(machine: &Machine) -> bool {
+    machine.metadata.labels.as_ref().is_some_and(|all| all.contains_key(labels::CONTROL_PLANE))
 }
 
 /// Owned, but not controlled: as v1alpha2 does it.

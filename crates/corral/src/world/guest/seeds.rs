@@ -11,9 +11,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 
+use super::cluster::kubeconfig;
 use super::etcd::{self, Members};
-use super::join::{IMAGES, Joining, kubeadm_config, kubelet_config, settled};
-use super::{CERTIFICATES, SYSTEM, bootstrap};
+use super::join::{IMAGES, Joining, kubeadm_config, kubelet_config_map, settled};
+use super::{CERTIFICATES, bootstrap};
 use crate::world::kubelet::{digest, hex};
 
 /// Since when all of it is there.
@@ -83,12 +84,8 @@ impl Guest {
         let mut guest = vec![
             namespaced(etcd::NAMESPACE),
             Members::of(&names, now).object(),
-            kubeadm_config(&self.version, &names, self.distribution.as_ref().map(|_| &IMAGES)),
-            json!({
-                "apiVersion": "v1", "kind": "ConfigMap",
-                "metadata": { "name": kubelet_config(&self.version), "namespace": SYSTEM },
-                "data": { "kubelet": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" },
-            }),
+            kubeadm_config(&self.version, &names, &self.images()),
+            kubelet_config_map(&self.version),
         ];
         for (number, name) in (1..).zip(&names) {
             management.extend(self.machine(number, name));
@@ -99,12 +96,22 @@ impl Guest {
                 provider_id: &provider_id,
                 labels: &self.node_labels(),
                 is_worker: false,
+                begins: None,
                 since: now,
             }));
         }
         let mut settled = Settled { management, guest };
         self.add_workers(&mut settled, now);
         settled
+    }
+
+    /// What a distribution says of the configuration of kubeadm.
+    fn images(&self) -> Value {
+        let tagged = |tag: &str| json!({ "imageRepository": "vmware", "imageTag": tag });
+        match self.distribution {
+            Some(_) => json!({ "dns": tagged(IMAGES.coredns), "etcd": { "local": tagged(IMAGES.etcd) } }),
+            None => json!({}),
+        }
     }
 
     pub(super) fn uid(&self, kind: &str, number: usize) -> String {
@@ -168,17 +175,10 @@ impl Guest {
                     "data": { secrets::CERTIFICATE: STANDARD.encode(text), secrets::KEY: STANDARD.encode(key) },
                 })
             });
-        let server = address(&self.namespace, &self.name);
-        let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "admin",
-            "clusters": [{ "name": self.name, "cluster": { "server": server } }],
-            "users": [{ "name": "admin", "user": { "token": "simulated" } }],
-            "contexts": [{ "name": "admin", "context": { "cluster": self.name, "user": "admin" } }],
-        });
         let kubeconfig = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
             "metadata": self.metadata(&format!("{}{}", self.name, secrets::KUBECONFIG), "kubeconfig", 0),
-            "data": { secrets::VALUE: STANDARD.encode(kubeconfig.to_string()) },
+            "data": { secrets::VALUE: STANDARD.encode(kubeconfig(&self.namespace, &self.name)) },
         });
         certificates.chain([kubeconfig]).collect()
     }

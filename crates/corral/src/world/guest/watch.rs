@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 
 use drover_api::cluster_api::cluster::v1alpha2::Cluster;
+use drover_api::cluster_api::kubeadm_config::LOCK_SUFFIX;
 use drover_api::cluster_api::kubeadm_config::v1alpha2::KubeadmConfig;
 use drover_api::cluster_api::labels;
 use drover_api::cluster_api::machine::v1alpha2::Machine;
 use drover_api::vm_operator::virtual_machine_image::VirtualMachineImage;
 use drover_api::wcp::wcp_machine::WCPMachine;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
 use super::infrastructure::{self, Course};
 use super::join::{Joining, join};
-use super::{CERTIFICATES, Steps, bootstrap, is_reachable, machine};
+use super::{CERTIFICATES, Steps, bootstrap, is_of_control_plane, is_reachable, machine};
 use crate::apiserver::{Answer, Direct};
 use crate::world::agenda::{Key, Look};
 use crate::world::annotations::{AWAY, WORKLOAD_API};
@@ -47,6 +48,9 @@ impl World {
         }
         if group == "cluster.x-k8s.io" && self.has(MACHINES) {
             self.notice_workers(plural, key);
+        }
+        if self.has(MACHINES) {
+            self.notice_clusters(group, plural, key);
         }
     }
 
@@ -114,7 +118,31 @@ impl World {
                 certificates.insert(end, secret);
             }
         }
-        self.take_steps(BOOTSTRAP, None, bootstrap::reconcile(&config, &certificates, now), now)
+        let mut owners = config.metadata.owner_references.iter().flatten();
+        let machine = match owners.find(|owner| owner.kind == "Machine") {
+            Some(owner) => self.read_for::<Machine>(BOOTSTRAP, &key.0, &owner.name)?,
+            None => None,
+        };
+        let own = self.read_for::<Cluster>(BOOTSTRAP, &key.0, &cluster)?;
+        let lock = self.read_for::<ConfigMap>(BOOTSTRAP, &key.0, &format!("{cluster}{LOCK_SUFFIX}"))?;
+        // Whoever holds it and is gone holds it no longer.
+        let holder = lock.as_ref().and_then(bootstrap::holder);
+        let is_gone = match &holder {
+            Some(holder) => self.read_for::<Machine>(BOOTSTRAP, &key.0, holder)?.is_none(),
+            None => false,
+        };
+        if let Some(lock) = lock.filter(|_| is_gone) {
+            let unlock = Steps { wake: Some(now), ..Steps::own(vec![Action::delete(&lock)]) };
+            return self.take_steps(BOOTSTRAP, None, unlock, now);
+        }
+        let scene = bootstrap::Scene {
+            config: &config,
+            machine: machine.as_ref(),
+            cluster: own.as_ref(),
+            certificates: &certificates,
+            locked_by: holder.as_deref(),
+        };
+        self.take_steps(BOOTSTRAP, None, bootstrap::reconcile(&scene, now), now)
     }
 
     pub(in crate::world) fn look_at_infrastructure(&self, key: &Key, now: Timestamp) -> Answer<Wake> {
@@ -161,13 +189,16 @@ impl World {
         let version = version.trim_start_matches('v');
         let config =
             self.read_for::<KubeadmConfig>(INFRASTRUCTURE, pods::namespace(&own.metadata), &parts_of(machine).0);
-        let labels = config.ok().flatten().map(|config| node_labels(&config)).unwrap_or_default();
+        let config = config.ok().flatten();
+        let labels = config.as_ref().map(node_labels).unwrap_or_default();
+        let configuration = config.and_then(|config| config.spec?.cluster_configuration);
         let joining = Joining {
             name: pods::name(&machine.metadata),
             version,
             provider_id: &provider_id,
             labels: &labels,
             is_worker: !is_of_control_plane(machine),
+            begins: configuration.as_ref().filter(|_| bootstrap::begins(machine)),
             since,
         };
         join(&joining, guest, now).unwrap_or_else(|| {
@@ -208,10 +239,6 @@ fn parts_of(machine: &Machine) -> (String, String) {
     let spec = machine.spec.clone().unwrap_or_default();
     let config = spec.bootstrap.and_then(|bootstrap| bootstrap.config_ref?.name).unwrap_or_default();
     (config, spec.infrastructure_ref.and_then(|reference| reference.name).unwrap_or_default())
-}
-
-fn is_of_control_plane(machine: &Machine) -> bool {
-    machine.metadata.labels.as_ref().is_some_and(|all| all.contains_key(labels::CONTROL_PLANE))
 }
 
 /// What the kubelet is told to label its Node with, as `key=value`.

@@ -187,6 +187,7 @@ impl Guest {
             provider_id: &provider_id,
             labels: &self.node_labels(),
             is_worker: true,
+            begins: None,
             since: now,
         }));
     }
