@@ -148,6 +148,15 @@ pub const GUEST: &str = "drover.dev/guest";
 /// Finalizer of a TanzuKubernetesCluster while a Job updates its control plane.
 pub const UPDATE_FINALIZER: &str = "drover.dev/control-plane-update";
 
+/// Annotation of a TanzuKubernetesCluster whose cluster Drover makes: the distribution that it is made in, in full, and
+/// [`CREATION_DONE`] once it is there.
+///
+/// It comes, guarded by the resourceVersion, before anything is made, and stays: a cluster that was there once and is gone is never made
+/// anew.
+pub const CREATION: &str = "drover.dev/creation";
+/// For [`CREATION`].
+pub const CREATION_DONE: &str = "done";
+
 /// Annotation of a Job that updates a guest's control plane: it was let begin.
 ///
 /// Where the number of clusters at work is limited, a Job is made without pods. This comes in the one patch that lets it have its pod,

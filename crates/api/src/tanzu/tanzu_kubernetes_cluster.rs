@@ -187,6 +187,13 @@ pub struct ApiEndpoint {
     pub port: i32,
 }
 
+/// What `spec.settings.network` means where it says nothing.
+pub mod network {
+    pub const PODS: &str = "192.168.0.0/16";
+    pub const SERVICES: &str = "10.96.0.0/12";
+    pub const SERVICE_DOMAIN: &str = "cluster.local";
+}
+
 /// Those of Drover; the names are those that v1alpha2 has, but for [`PROGRESSING`](conditions::PROGRESSING).
 pub mod conditions {
     pub const CONTROL_PLANE_READY: &str = "ControlPlaneReady";

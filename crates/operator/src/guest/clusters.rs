@@ -372,6 +372,9 @@ impl Shift {
         if let Some(desk) = self.desks.get_mut(key).filter(|desk| decision.asks_guest && !desk.asking) {
             desk.asks_at = now;
         }
+        if let Some(desk) = self.desks.get_mut(key).filter(|desk| decision.asks_again && !desk.asking) {
+            desk.asks_at = desk.asks_at.min(later(desk.asked, PEEK_AGAIN));
+        }
         self.peek(key, now);
         self.tell(key, decision.waits.iter().map(|wait| format!("{}: {}", wait.reason, wait.sentence)).collect());
         if let Some(desk) = self.desks.get_mut(key) {

@@ -12,7 +12,7 @@ use super::difference::shown;
 use super::distribution::{Asked, Distribution, asked, written_down};
 use super::publish::{Findings, status};
 use super::wanted::{self, Wanted};
-use super::{Decision, Held, Reason, View, Wait, addons, control_plane, job, places, rollout, text, workers};
+use super::{Decision, Held, Reason, View, Wait, addons, control_plane, creation, job, places, rollout, text, workers};
 use crate::decision::Act;
 use crate::guest::order::{Order, Version};
 use crate::guest::seen::{Collection, Seen};
@@ -31,7 +31,10 @@ pub fn decide(view: &View<'_>) -> Decision {
             (Vec::new(), true)
         }
     };
-    acts.extend(places::settle(view, found.wants, is_refused));
+    // Whoever is made endangers nothing that runs, and needs no place.
+    if !found.creates {
+        acts.extend(places::settle(view, found.wants, is_refused));
+    }
     // What changes the TanzuKubernetesCluster itself is done alone: all else rests on its version.
     let is_own = |write: &Write| write.object == view.object();
     let writes = match acts.iter().any(is_own) {
@@ -41,13 +44,14 @@ pub fn decide(view: &View<'_>) -> Decision {
     };
     let deadlines = found.waits.iter().filter_map(|wait| wait.deadline);
     let look_again = deadlines.filter(|deadline| *deadline > view.now).min();
-    Decision { writes, waits: found.waits, look_again, asks_guest: found.asks_guest }
+    let Findings { waits, asks_guest, asks_again, .. } = found;
+    Decision { writes, waits, look_again, asks_guest, asks_again }
 }
 
 /// What the guest is to be asked for; none if there is nothing to ask, or what is asked for is refused.
 pub fn order_of_addons(view: &View<'_>) -> Option<addons::Order> {
     view.cluster().filter(|_| view.tkc["metadata"]["deletionTimestamp"].is_null())?;
-    match asked(view) {
+    match creation::asked(view) {
         Ok(Asked::Found(distribution)) if even(view).is_ok() && refuse(view, &distribution).is_ok() => {
             addons::order(view, &distribution)
         }
@@ -57,10 +61,11 @@ pub fn order_of_addons(view: &View<'_>) -> Option<addons::Order> {
 
 /// What is to be done about it. A wait in place of that speaks against everything.
 fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
+    if creation::is_due(view) {
+        return creation::look(view, found);
+    }
     if view.cluster().is_none() {
-        let sentence = format!("there is no Cluster {}/{}", view.namespace(), view.name());
-        let wait = view.wait(view.object(), Reason::ClusterMissing, sentence);
-        return Err(Box::new(wait.with_remedy("clusters are updated here, and made elsewhere")));
+        return Err(creation::missing(view));
     }
     even(view)?;
     let distribution = match asked(view)? {
@@ -138,7 +143,7 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
     Ok(acts)
 }
 
-fn even(view: &View<'_>) -> Held<()> {
+pub(super) fn even(view: &View<'_>) -> Held<()> {
     let count = view.tkc["spec"]["topology"]["controlPlane"]["count"].as_i64().unwrap_or(0);
     if count % 2 == 1 {
         return Ok(());

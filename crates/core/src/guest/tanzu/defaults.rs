@@ -21,14 +21,16 @@ const KEYS: [&str; 3] = [CLUSTER, JOIN, MACHINE];
 const UNCHANGEABLE: [&str; 9] = [
     "/apiVersion",
     "/kind",
+    "/kubernetesVersion",
     "/networking",
     "/controlPlaneEndpoint",
     "/clusterName",
     "/certificatesDir",
     "/etcd/external",
     "/etcd/local/dataDir",
-    "/kubernetesVersion",
 ];
+/// Those among them, at their beginning, that belong to the version and to nobody's wishes.
+const OF_VERSION: usize = 3;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Defaults {
@@ -37,6 +39,8 @@ pub struct Defaults {
     pub machine: Fields,
     /// What is asked for and no new machine can change.
     pub unchangeable: Vec<String>,
+    /// What a cluster can be given only when it is made.
+    pub from_the_start: Fields,
 }
 
 /// None of it if there is no such ConfigMap.
@@ -68,13 +72,15 @@ pub fn read(view: &View<'_>) -> Held<Defaults> {
         }
         match key.as_str() {
             CLUSTER => {
-                let (stays, goes) = fields.into_iter().partition(|(path, _)| is_unchangeable(path));
+                let (stays, goes) = fields.into_iter().partition(|(path, _)| is_in(&UNCHANGEABLE, path));
                 let stays: Fields = stays;
                 let is_other = |path: &String, value: &Value| {
                     view.configuration.is_none_or(|known| known.pointer(path) != Some(value))
                 };
-                let stays = stays.iter().filter(|(path, value)| is_other(path, value));
-                defaults.unchangeable = stays.map(|(path, _)| shown(path)).collect();
+                let others = stays.iter().filter(|(path, value)| is_other(path, value));
+                defaults.unchangeable = others.map(|(path, _)| shown(path)).collect();
+                let is_wish = |path: &String| !is_in(&UNCHANGEABLE[..OF_VERSION], path);
+                defaults.from_the_start = stays.into_iter().filter(|(path, _)| is_wish(path)).collect();
                 defaults.cluster = goes;
             }
             JOIN => defaults.join = fields,
@@ -94,9 +100,9 @@ pub fn object() -> Object {
     }
 }
 
-fn is_unchangeable(path: &str) -> bool {
-    let is_in = |field: &&str| path == *field || path.strip_prefix(*field).is_some_and(|rest| rest.starts_with('/'));
-    UNCHANGEABLE.iter().any(is_in)
+fn is_in(fields: &[&str], path: &str) -> bool {
+    let is_part = |field: &&str| path == *field || path.strip_prefix(*field).is_some_and(|rest| rest.starts_with('/'));
+    fields.iter().any(is_part)
 }
 
 /// `apiServer.extraArgs.profiling` of `/apiServer/extraArgs/profiling`.

@@ -86,9 +86,15 @@ pub fn asked(view: &View<'_>) -> Held<Asked> {
         let remedy = "set spec.distribution.fullVersion to null to follow spec.distribution.version";
         return Err(refused(Reason::VersionUnknown, sentence, remedy.to_owned()));
     }
+    in_full(view, full, &format!("spec.distribution.fullVersion is {full}"))
+}
+
+/// The distribution of a version in full; `said` is where it is asked for.
+pub fn in_full(view: &View<'_>, full: &str, said: &str) -> Held<Asked> {
     let Some((version, image)) = versions(view).into_iter().find(|(version, _)| is_same(version, full)) else {
-        let sentence = format!("spec.distribution.fullVersion is {full}, and no image is of that version");
-        return Err(refused(Reason::VersionUnknown, sentence, list_images()));
+        let sentence = format!("{said}, and no image is of that version");
+        let wait = view.wait(view.object(), Reason::VersionUnknown, sentence);
+        return Err(Box::new(wait.with_remedy(list_images())));
     };
     read(view, version, image).map(|found| Asked::Found(Box::new(found)))
 }

@@ -1,5 +1,5 @@
 //! The update of a TanzuKubernetesCluster: what its owner asks for is compared with what there is, and what differs is rolled out,
-//! add-ons before the control plane, and that before the workers.
+//! add-ons before the control plane, and that before the workers. One that is new is made first ([`creation`]).
 //!
 //! [`decide`] sees objects of the management cluster, and what [`addons`] tells of the guest. The control plane is updated by a Job, which runs
 //! `drover control-plane-upgrade`; workers by pointing their MachineDeployment at new templates. What differs is said in the
@@ -8,6 +8,7 @@
 pub mod addons;
 pub mod between;
 mod control_plane;
+mod creation;
 mod decide;
 mod defaults;
 mod difference;
@@ -73,6 +74,8 @@ pub struct Decision {
     pub look_again: Option<Timestamp>,
     /// The guest is to be asked for other add-ons than it was.
     pub asks_guest: bool,
+    /// The guest is to be asked again after a while: what is waited for is seen there alone.
+    pub asks_again: bool,
 }
 
 /// Why something does not happen yet, or at all.
@@ -94,8 +97,12 @@ type Held<T> = Result<T, Box<Wait>>;
 pub enum Reason {
     /// It is being deleted, and something of it is still there.
     ClusterLeaves,
-    /// Cluster API has no such Cluster.
+    /// Cluster API has no such Cluster, and it is not new.
     ClusterMissing,
+    /// A Machine of a control plane that is made is not there yet.
+    ControlPlaneComing,
+    /// A Machine of a cluster that is made did not come.
+    CreationFailed,
     /// No image is of the version, or the version contradicts itself.
     VersionUnknown,
     /// The version is lower, or further up than Kubernetes allows.
@@ -156,6 +163,7 @@ impl Reason {
                 | Reason::DefaultsInvalid
                 | Reason::CountRefused
                 | Reason::MachineIncomplete
+                | Reason::CreationFailed
                 | Reason::OrderRefused
                 | Reason::WorkersTooOld
                 | Reason::ControlPlaneUpdateFailed

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
-use super::{Reason, View, Wait, text};
+use super::{Reason, View, Wait, creation, text};
 use crate::decision::Act;
 use crate::guest::seen::Collection;
 use crate::guest::wait::Write;
@@ -27,8 +27,12 @@ pub struct Findings {
     pub addons: Option<Value>,
     /// The guest is to be asked for other add-ons than it was.
     pub asks_guest: bool,
+    /// The guest is to be asked again after a while.
+    pub asks_again: bool,
     /// There is something to begin with.
     pub wants: bool,
+    /// It is made, and was never there before.
+    pub creates: bool,
 }
 
 /// Written only if it says something else than what stands there.
@@ -61,7 +65,8 @@ fn described(view: &View<'_>, found: &Findings) -> Value {
     }
     put(&mut status, "nodeStatus", json!(nodes(view)));
     put(&mut status, "vmStatus", json!(virtual_machines(view)));
-    if let Some(cluster) = view.cluster() {
+    // That of an earlier cluster of the name is no sign that this one was ever there.
+    if let Some(cluster) = view.cluster().filter(|cluster| !creation::is_anothers(view, cluster)) {
         let mut mirror = json!({});
         for field in ["apiEndpoints", "errorReason", "errorMessage", "phase"] {
             if !cluster["status"][field].is_null() {
@@ -88,9 +93,13 @@ fn put(status: &mut Value, field: &str, value: Value) {
 
 fn phase(view: &View<'_>, found: &Findings) -> Option<&'static str> {
     let is_up = view.cluster().is_some_and(|cluster| cluster["status"]["controlPlaneInitialized"] == true);
+    let stops = |wait: &Wait| wait.reason.stops() || found.creates && wait.reason == Reason::ClusterMissing;
+    let is_stopped = found.waits.iter().any(stops);
     match () {
         () if !view.tkc["metadata"]["deletionTimestamp"].is_null() => Some(phases::DELETING),
-        () if found.waits.iter().any(|wait| wait.reason.stops()) => Some(phases::UPDATE_FAILED),
+        () if found.creates && is_stopped => Some(phases::FAILED),
+        () if found.creates => Some(phases::CREATING),
+        () if is_stopped => Some(phases::UPDATE_FAILED),
         () if !found.differences.is_empty() || found.moves => Some(phases::UPDATING),
         () if is_up => Some(phases::RUNNING),
         () => None,
@@ -152,6 +161,8 @@ fn told(view: &View<'_>, found: &Findings) -> Vec<LooseCondition> {
     let holds = |reasons: &[Reason]| found.waits.iter().find(|wait| reasons.contains(&wait.reason));
     let of_control_plane = [
         Reason::ClusterMissing,
+        Reason::ControlPlaneComing,
+        Reason::CreationFailed,
         Reason::CountRefused,
         Reason::CountDiffers,
         Reason::ControlPlaneUpdating,

@@ -291,7 +291,7 @@ fn not_made(view: &View<'_>, of: &Value, why: &str) -> Wait {
 
 /// It may take so long, counted from when it was first waited for, and not by the clock of who made or deleted a Machine. Whoever
 /// begins to look when that is over gives it the whole time once more: the clock of who looked before may be another.
-fn limited(view: &View<'_>, object: Object, reason: Reason, sentence: String) -> Wait {
+pub fn limited(view: &View<'_>, object: Object, reason: Reason, sentence: String) -> Wait {
     let wait = view.wait(object, reason, sentence);
     let (since, limit) = (wait.since, view.settings.machine_timeout);
     let wait = wait.until(since, limit);

@@ -9,6 +9,7 @@ use super::*;
 use crate::decision::Act;
 
 mod add_ons;
+mod creation;
 mod generated;
 mod leftovers;
 mod paper;
@@ -39,6 +40,8 @@ struct Scene {
     /// How many clusters are updated at once, and which are; without, all are.
     turns: Option<turns::Turns>,
     after: Vec<between::Predecessor>,
+    /// The Nodes of the guest; none if it was not asked.
+    nodes: Option<BTreeMap<String, bool>>,
 }
 
 fn noon() -> Timestamp {
@@ -84,6 +87,7 @@ fn settled() -> Scene {
         is_unasked: false,
         turns: None,
         after: Vec::new(),
+        nodes: None,
     };
     for version in [OLD, NEW] {
         scene.image(version);
@@ -273,7 +277,7 @@ impl Scene {
             own: &self.own,
             global: &self.global,
             system: &self.system,
-            nodes: None,
+            nodes: self.nodes.as_ref(),
             configuration: self.configuration.as_ref(),
             addons,
             places: self.turns.as_ref().map(turns::Turns::places),
@@ -305,6 +309,10 @@ impl Scene {
             "WCPMachineTemplate" => Collection::MachineTemplates,
             "KubeadmConfigTemplate" => Collection::ConfigTemplates,
             "Job" => Collection::Jobs,
+            "Cluster" => Collection::Clusters,
+            "Machine" => Collection::Machines,
+            "KubeadmConfig" => Collection::Configs,
+            "WCPMachine" => Collection::Infrastructure,
             _ => Collection::Tanzu,
         };
         match &write.act {

@@ -5,11 +5,12 @@ use drover_api::tanzu::DISTRIBUTION_LABEL;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::defaults::Defaults;
+use super::defaults::{self, Defaults};
 use super::distribution::Distribution;
 use super::{View, text};
 use crate::guest::generated::{Fields, Generated};
 use crate::guest::order::{Order, Patches};
+use crate::guest::patch;
 
 /// Where kubeadm is told how to label a Node.
 const NODE_LABELS: &str = "/spec/joinConfiguration/nodeRegistration/kubeletExtraArgs/node-labels";
@@ -109,6 +110,18 @@ pub fn order(view: &View<'_>, distribution: &Distribution, wanted: &Wanted) -> O
     // Jobs of all clusters are in one namespace; the same cause has the same id, whoever decides, and however far machines are.
     order.id = short(&format!("{} {} {}", view.uid(), order.digest(), order.replicas.unwrap_or(0)), 5);
     order
+}
+
+/// An object with these fields beside what `base` has, or why there can be none.
+pub fn made_of(mut base: Value, leaves: &[(String, Value)]) -> Result<Value, String> {
+    let is_within = |inner: &str, outer: &str| inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'));
+    let holder = |inner: &str| leaves.iter().find(|(outer, _)| is_within(inner, outer));
+    if let Some((inner, outer)) = leaves.iter().find_map(|(inner, _)| Some((inner, &holder(inner)?.0))) {
+        return Err(format!("{} lies in {}, which is no mapping", defaults::shown(inner), defaults::shown(outer)));
+    }
+    let patches = patches(leaves, &Fields::new(), &[&base]);
+    patch::apply(&mut base, &patches)?;
+    Ok(base)
 }
 
 /// Patches that set fields in all of `objects`, with the parents that none of them has, and take away what was generated before and is no

@@ -79,8 +79,8 @@ pub fn compare<'a>(view: &View<'a>, distribution: &Distribution, asked: &Wanted)
         let sentence = format!("{object} refers to {kind} {name}, which is not there");
         Box::new(view.wait(object, Reason::MachineIncomplete, sentence))
     };
-    let template = view.own.get(Collection::MachineTemplates, &current.infrastructure);
-    let template = template.ok_or_else(|| missing("WCPMachineTemplate", &current.infrastructure))?;
+    let machine = view.own.get(Collection::MachineTemplates, &current.infrastructure);
+    let machine = machine.ok_or_else(|| missing("WCPMachineTemplate", &current.infrastructure))?;
     let config = view.own.get(Collection::ConfigTemplates, &current.config);
     let config = config.ok_or_else(|| missing("KubeadmConfigTemplate", &current.config))?;
     let patched = |old: &Value, leaves: &Leaves, before: &Fields| -> Held<Value> {
@@ -92,9 +92,9 @@ pub fn compare<'a>(view: &View<'a>, distribution: &Distribution, asked: &Wanted)
         })?;
         Ok(whole["spec"].clone())
     };
-    let machines = &template["spec"]["template"]["spec"];
-    let made = Generated::of(template).unwrap_or_default();
-    let machines_wanted = patched(template, &asked.infrastructure, &made.infrastructure)?;
+    let machines = &machine["spec"]["template"]["spec"];
+    let made = Generated::of(machine).unwrap_or_default();
+    let machines_wanted = patched(machine, &asked.infrastructure, &made.infrastructure)?;
     let joins = &config["spec"]["template"]["spec"];
     let made = Generated::of(config).unwrap_or_default();
     let joins_wanted = patched(config, &asked.bootstrap, &made.bootstrap)?;
@@ -107,13 +107,13 @@ pub fn compare<'a>(view: &View<'a>, distribution: &Distribution, asked: &Wanted)
         }
         let name = format!("{}-workers-{}", view.name(), short(&after.to_string(), 5));
         if view.own.get(collection, &name).is_none() {
-            templates.push(copied(old, &name, after, &generated));
+            templates.push(template(old, &name, after, &generated));
         }
         name
     };
     let wanted = Target {
         version: distribution.kubernetes.to_string(),
-        infrastructure: name_of(template, machines, &machines_wanted, Collection::MachineTemplates),
+        infrastructure: name_of(machine, machines, &machines_wanted, Collection::MachineTemplates),
         config: name_of(config, joins, &joins_wanted, Collection::ConfigTemplates),
     };
     let runs = Version::parse(&current.version);
@@ -132,7 +132,7 @@ pub fn compare<'a>(view: &View<'a>, distribution: &Distribution, asked: &Wanted)
 }
 
 /// A template like another one with another content.
-fn copied(old: &Value, name: &str, spec: &Value, generated: &str) -> Write {
+pub fn template(old: &Value, name: &str, spec: &Value, generated: &str) -> Write {
     let metadata = &old["metadata"];
     let mut own = json!({
         "name": name, "namespace": metadata["namespace"], "annotations": { GENERATED: generated },
@@ -142,9 +142,9 @@ fn copied(old: &Value, name: &str, spec: &Value, generated: &str) -> Write {
             own[field] = metadata[field].clone();
         }
     }
-    let template = json!({
+    let made = json!({
         "apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": own, "spec": { "template": { "spec": spec } },
     });
-    let object = Object::of(Side::Management, &template);
-    Write { object, act: Act::Create(template), purpose: "make a template of workers" }
+    let object = Object::of(Side::Management, &made);
+    Write { object, act: Act::Create(made), purpose: "make a template of workers" }
 }
