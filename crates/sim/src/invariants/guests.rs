@@ -125,9 +125,23 @@ impl Checker {
         }
     }
 
+    /// A cluster is made once: another one in its place would have other certificates, and an empty etcd.
+    pub(super) fn check_made_once(&mut self, change: &Change<'_>) {
+        let key = (change.namespace.to_owned(), change.name.to_owned());
+        let has_begun = self.guests.get(&key).is_some_and(|seen| seen.began && !seen.leaves);
+        if has_begun && change.before.is_none() && change.is_by_an_operator() {
+            self.violation(format!("Cluster {} is made anew", change.name));
+        }
+    }
+
     pub(super) fn check_certificates(&mut self, known: &Known, change: &Change<'_>) {
+        let stays = |namespace: &str, cluster: &str| {
+            self.guests.get(&(namespace.to_owned(), cluster.to_owned())).is_none_or(|seen| !seen.leaves)
+        };
         let is_one = known.named("Cluster").any(|(namespace, cluster, _)| {
-            namespace == change.namespace && CERTIFICATES.iter().any(|end| change.name == format!("{cluster}{end}"))
+            namespace == change.namespace
+                && CERTIFICATES.iter().any(|end| change.name == format!("{cluster}{end}"))
+                && stays(namespace, cluster)
         });
         let Some(before) = change.before.filter(|_| is_one) else { return };
         match change.after {

@@ -153,6 +153,7 @@ impl Checker {
                 self.check_certificates(known, change);
             }
             "Machine" => self.check_machines(known),
+            "Cluster" => self.check_made_once(change),
             "TanzuKubernetesCluster" => self.note_leaving(change),
             "VirtualMachine" => self.check_stopped(known, change),
             _ => {}

@@ -126,6 +126,9 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "guest-tkc-scaled",
     "guest-tkc-shrunk",
     "guest-tkc-deleted",
+    "guest-tkc-created",
+    "guest-tkc-creation-fails",
+    "guest-tkc-creation-ended",
     "beside-the-original",
     "no-permission",
 ];

@@ -45,6 +45,9 @@ pub struct Guest {
     /// `v1.16.7+vmware.1-guest.1`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub tanzu: bool,
+    /// There is only the TanzuKubernetesCluster, and the cluster has to be made.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub new: bool,
     /// Merged into the spec of the TanzuKubernetesCluster.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub spec: Value,
@@ -76,6 +79,7 @@ impl Default for Guest {
             told: BTreeMap::new(),
             workers: None,
             tanzu: false,
+            new: false,
             spec: Value::Null,
             annotations: BTreeMap::new(),
             manifests: Vec::new(),
@@ -88,6 +92,11 @@ impl Default for Guest {
 impl Guest {
     pub fn key(&self) -> (String, String) {
         (self.namespace.clone(), self.name.clone())
+    }
+
+    /// Only who asks for a cluster can have one made.
+    pub fn is_new(&self) -> bool {
+        self.tanzu && self.new
     }
 
     pub(super) fn settled(&self, version: &str) -> Settled {
@@ -130,7 +139,7 @@ impl Scenario {
             return Vec::new();
         }
         let mut objects = definitions::guest();
-        for guest in self.guests() {
+        for guest in self.guests().filter(|guest| !guest.is_new()) {
             objects.extend(guest.settled(&self.from).settled(Timestamp::UNIX_EPOCH).management);
         }
         objects.extend(self.tanzu_objects());
@@ -153,7 +162,10 @@ impl Scenario {
     pub fn set_up_guests(&self, servers: &BTreeMap<(String, String), ApiServer>) -> Result<(), Box<Status>> {
         for guest in self.guests() {
             let Some(server) = servers.get(&guest.key()) else { continue };
-            let mut objects = guest.settled(&self.from).settled(Timestamp::UNIX_EPOCH).guest;
+            let mut objects = match guest.is_new() {
+                true => Vec::new(),
+                false => guest.settled(&self.from).settled(Timestamp::UNIX_EPOCH).guest,
+            };
             objects.extend(guest.manifests.iter().cloned());
             server.load(&json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": objects }))?;
         }
@@ -253,6 +265,11 @@ impl Scenario {
         // A TanzuKubernetesCluster of the same distribution keeps its control plane, and its certificates their owner.
         if !lines.tanzu || self.from != self.to {
             unmet.extend(unmet_certificates(known, lines));
+        }
+        if lines.is_new() {
+            let names = CERTIFICATES.iter().map(|end| format!("{}-{end}", lines.name));
+            let lost = names.filter(|name| known.get("Secret", &lines.namespace, name).is_none());
+            unmet.extend(lost.map(|name| format!("there is no Secret {name}")));
         }
         unmet.extend(unmet_kubeadm(guest, version, &names));
         unmet

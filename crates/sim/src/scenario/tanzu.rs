@@ -37,14 +37,18 @@ impl Guest {
             "distribution": { "version": to.split('+').next() },
         });
         merge(&mut spec, &self.spec);
-        json!({
+        let mut object = json!({
             "apiVersion": "run.tanzu.vmware.com/v1alpha1", "kind": "TanzuKubernetesCluster",
             "metadata": {
                 "name": self.name, "namespace": self.namespace, "annotations": self.annotations,
                 "uid": self.settled(from).tanzu_uid(),
             },
-            "spec": spec, "status": { "phase": "running", "version": from },
-        })
+            "spec": spec,
+        });
+        if !self.is_new() {
+            object["status"] = json!({ "phase": "running", "version": from });
+        }
+        object
     }
 }
 

@@ -85,6 +85,26 @@ fn a_cluster_that_is_deleted_while_it_is_updated_takes_its_job_and_its_machines_
     comes_to_its_end("guest-tkc-deleted");
 }
 
+#[test]
+fn a_cluster_that_was_never_there_is_made() {
+    comes_to_its_end("guest-tkc-created");
+}
+
+#[test]
+fn a_cluster_whose_first_machine_cannot_come_says_so_and_stays() {
+    comes_to_its_end("guest-tkc-creation-fails");
+}
+
+#[test]
+fn a_cluster_that_is_deleted_while_it_is_made_leaves_nothing_behind() {
+    comes_to_its_end("guest-tkc-creation-ended");
+}
+
+#[test]
+fn crashes_make_no_machine_twice_and_no_certificate_anew() {
+    do_no_harm("guest-tkc-created", 5, &[Part::Crashes]);
+}
+
 /// `make sim` tries all of them, in all scenarios.
 #[test]
 fn crashes_other_faults_and_random_schedules_do_no_harm() {
