@@ -102,7 +102,12 @@ fn a_cluster_that_is_deleted_while_it_is_made_leaves_nothing_behind() {
 
 #[test]
 fn crashes_make_no_machine_twice_and_no_certificate_anew() {
-    do_no_harm("guest-tkc-created", 5, &[Part::Crashes]);
+    do_no_harm("guest-tkc-created", 12, &[Part::Crashes]);
+}
+
+#[test]
+fn crashes_leave_nothing_behind_of_a_cluster_that_is_deleted_while_it_is_made() {
+    do_no_harm("guest-tkc-creation-ended", 9, &[Part::Crashes]);
 }
 
 /// `make sim` tries all of them, in all scenarios.
