@@ -290,8 +290,8 @@ impl Pools<'_, '_> {
     fn workers(&self, found: &mut Findings) -> Held<Vec<Write>> {
         let view = self.view;
         let asked = Wanted::of_workers(view, self.distribution, self.defaults);
-        let is_one = |one: &&Value| one["metadata"]["labels"][CLUSTER_NAME] == view.name();
-        if view.own.all(Collection::Deployments).find(is_one).is_none() {
+        let is_one = |one: &Value| one["metadata"]["labels"][CLUSTER_NAME] == view.name();
+        if !view.own.all(Collection::Deployments).any(is_one) {
             if self.is_up() {
                 return manifests::workers(view, self.distribution, &asked).map_err(|why| ungenerated(view, &why));
             }
