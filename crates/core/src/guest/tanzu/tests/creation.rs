@@ -272,6 +272,25 @@ fn a_machine_that_has_failed_is_said_and_nothing_is_deleted() {
 }
 
 #[test]
+fn a_machine_that_somebody_has_deleted_is_made_again_and_one_that_still_goes_is_waited_for() {
+    let mut scene = new();
+    scene.settles();
+    let name = scene.masters().remove(0);
+    scene.own.forget(Collection::Machines, &name);
+    scene.change(Collection::Configs, &name, |config| {
+        config["metadata"]["deletionTimestamp"] = json!(noon().to_string());
+    });
+
+    assert_eq!(scene.settles(), [] as [&str; 0]);
+    assert!(scene.reasons().contains(&Reason::ControlPlaneComing));
+
+    scene.own.forget(Collection::Configs, &name);
+    scene.settles();
+    assert_eq!(scene.masters(), [name.clone()]);
+    assert_eq!(scene.names(Collection::Configs), [name]);
+}
+
+#[test]
 fn a_machine_that_takes_too_long_fails_the_creation_until_it_comes() {
     let mut scene = new();
     scene.settles();
