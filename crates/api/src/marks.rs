@@ -77,6 +77,19 @@ pub const CHANNEL_DOWNGRADE: &str = "ChannelDowngrade";
 /// The planner writes it with the plan that it delivers, and with one that it finds; it stays.
 pub const PLANNED: &str = "drover.dev/planned";
 
+/// Annotation of a Cluster (provisioning.cattle.io), or of one of its Machines, by a person: who carries out the plans of its machines,
+/// [`EXECUTOR_JOB`], or [`EXECUTOR_AGENT`] as without it. What a Machine says holds for that machine.
+pub const EXECUTOR: &str = "drover.dev/executor";
+/// A privileged Job on the machine, with Drover's image.
+pub const EXECUTOR_JOB: &str = "job";
+/// The system-agent of the machine.
+pub const EXECUTOR_AGENT: &str = "agent";
+
+/// Label of a Job that carries out the plan of a machine, and of its pods: the name of the Machine.
+///
+/// Written when the Job is created. A Job whose machine no longer waits for it is deleted.
+pub const PLAN_OF: &str = "drover.dev/machine";
+
 /// Label of the webhook configurations that Drover registers, and of the Secret with their certificate.
 pub const WEBHOOK: &str = "drover.dev/webhook";
 
@@ -211,7 +224,18 @@ mod tests {
         let ours =
             [ON_FAILURE, PAUSED, AFTER, GATE, ACCEPT, PLANNED, PROGRESS, STEPS, DRIVE, WEBHOOK, CONTROL_PLANE_DIGEST];
         let ours = ours.into_iter().chain([GUEST, UPDATE_FINALIZER, LAST_GOOD, WORKERS_FAILED, ADDON, ADDON_DIGEST]);
-        let ours = ours.chain([HELD, UPGRADE_RETRY, UPGRADE_ABORT, UPGRADE_SKIP, REPOSITORY, BEGUN, PLACES, FENCED]);
+        let ours = ours.chain([
+            EXECUTOR,
+            PLAN_OF,
+            HELD,
+            UPGRADE_RETRY,
+            UPGRADE_ABORT,
+            UPGRADE_SKIP,
+            REPOSITORY,
+            BEGUN,
+            PLACES,
+            FENCED,
+        ]);
         for key in claims.into_iter().chain(ours) {
             assert!(key.starts_with(PREFIX), "{key}");
         }

@@ -63,6 +63,7 @@ pub enum Kind {
     Service,
     ConfigMap,
     ManagedChart,
+    HelmChart,
     /// Of provisioning.cattle.io.
     Cluster,
     /// `Cluster` of cluster.x-k8s.io.

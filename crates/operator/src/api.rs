@@ -313,6 +313,7 @@ fn place(kind: Kind) -> (&'static str, &'static str, &'static str) {
         Kind::Service => ("", "v1", "services"),
         Kind::ConfigMap => ("", "v1", "configmaps"),
         Kind::ManagedChart => ("management.cattle.io", "v3", "managedcharts"),
+        Kind::HelmChart => ("helm.cattle.io", "v1", "helmcharts"),
         Kind::Cluster => ("provisioning.cattle.io", "v1", "clusters"),
         Kind::CapiCluster => ("cluster.x-k8s.io", "v1beta1", "clusters"),
         Kind::Setting => ("longhorn.io", "v1beta2", "settings"),

@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod cluster_repo;
+pub mod embedded;
 pub mod machine_plan;
 pub mod managed_chart;
 pub mod provisioning_cluster;

@@ -48,6 +48,7 @@ fn every_foreign_kind_keeps_the_fields_that_it_does_not_know() {
     survives::<cluster_api::machine_set::v1alpha2::MachineSet>();
     survives::<fleet::bundle::Bundle>();
     survives::<fleet::cluster::Cluster>();
+    survives::<helm::helm_chart::HelmChart>();
     survives::<helm::helm_chart_config::HelmChartConfig>();
     survives::<kubevirt::kube_virt::KubeVirt>();
     survives::<kubevirt::virtual_machine::VirtualMachine>();

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use anyhow::bail;
 use clap::{Args, Subcommand};
 use drover_api::harvester::jobs::variables::POD_NAME;
+use drover_api::marks::EXECUTOR;
 use drover_clock::Clock;
 use drover_core::decision::{Kind as ObjectKind, Subject};
 use drover_core::harvester::steps::{Kind, Order};
@@ -34,6 +35,21 @@ enum NodeStep {
     SingleNodeUpgrade(OnNode),
     /// Starts the VMs again that were stopped for a node
     RestoreVm(OnNode),
+    /// Carries out the plan of this machine, where no system-agent does; not in this release
+    ApplyPlan(ApplyPlan),
+}
+
+#[derive(Debug, Args)]
+struct ApplyPlan {
+    /// The node
+    #[arg(long, value_name = "NODE")]
+    node: String,
+    /// The file with the plan
+    #[arg(long, value_name = "FILE")]
+    plan: std::path::PathBuf,
+    /// The version of Kubernetes that it installs
+    #[arg(long, value_name = "VERSION")]
+    kubernetes_version: String,
 }
 
 #[derive(Debug, Args)]
@@ -70,6 +86,13 @@ pub fn run(args: &NodeArgs) -> anyhow::Result<()> {
         NodeStep::PostDrain(step) => (Kind::PostDrain, step),
         NodeStep::SingleNodeUpgrade(step) => (Kind::SingleNode, step),
         NodeStep::RestoreVm(step) => (Kind::RestoreVms, step),
+        NodeStep::ApplyPlan(step) => bail!(
+            "this release of Drover cannot install Kubernetes {} on {} by the plan {}: let rancher-system-agent carry out the plans of this \
+             machine, and take the annotation {EXECUTOR} off its Cluster and its Machine",
+            step.kubernetes_version,
+            step.node,
+            step.plan.display()
+        ),
     };
     carry_out(&step.upgrade, kind, &step.node)
 }

@@ -146,7 +146,8 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
         };
         let runs = |controller: Controller| args.controllers.contains(&controller);
         let planner = runs(Controller::Planner).then(|| {
-            let planner = PlannerOptions::new(&options.identity, Clock::real());
+            let mut planner = PlannerOptions::new(&options.identity, Clock::real());
+            planner.image = options.settings.kubectl_image.clone();
             tracing::info!("plans of machines in namespace {}, Lease {}", planner.namespace, planner.election.name);
             Planner::new(client.clone(), planner).run(until_told())
         });

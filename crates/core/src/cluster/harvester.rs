@@ -1,10 +1,21 @@
 //! What is read of Harvester's kinds, and of those of Rancher and Fleet that it is made of.
 
 use std::collections::BTreeMap;
+use std::io::Read;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use drover_api::helm::release::labels;
+use flate2::read::GzDecoder;
 
 use super::shelf::projections;
 use super::wire::{seen, shelves};
 use super::{Condition, Meta};
+
+/// What every file of gzip begins with.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// A Secret holds at most 1 MiB: what unpacks to more than this was not packed by Helm.
+const LONGEST_RELEASE: u64 = 64 * 1024 * 1024;
 
 seen! {
     Upgrade {
@@ -186,6 +197,28 @@ seen! {
         value: String,
         default: String,
     }
+
+    /// What the Helm controller of RKE2 installs.
+    HelmChart {
+        metadata: Meta,
+        spec: HelmChartSpec,
+        status: HelmChartStatus,
+    }
+    HelmChartSpec {
+        chart: String,
+    }
+    HelmChartStatus {
+        conditions: Vec<Condition>,
+    }
+
+    /// A Secret in which Helm keeps a release.
+    HelmRelease {
+        metadata: Meta,
+        data: HelmReleaseData,
+    }
+    HelmReleaseData {
+        release: String,
+    }
 }
 
 impl RancherSetting {
@@ -198,6 +231,43 @@ impl Setting {
     /// What holds: the value, or the default where that is empty.
     pub fn effective(&self) -> &str {
         if self.value.is_empty() { &self.default } else { &self.value }
+    }
+}
+
+impl HelmRelease {
+    pub fn status(&self) -> &str {
+        self.label(labels::STATUS)
+    }
+
+    /// How many times it was changed; the newest of a name has the highest.
+    pub fn revision(&self) -> u64 {
+        self.label(labels::VERSION).parse().unwrap_or(0)
+    }
+
+    fn label(&self, key: &str) -> &str {
+        self.metadata.labels.get(key).map(String::as_str).unwrap_or_default()
+    }
+
+    /// The values that somebody has set, without the defaults of the chart.
+    pub fn values(&self) -> Result<serde_json::Value, String> {
+        #[derive(serde::Deserialize)]
+        struct Release {
+            #[serde(default)]
+            config: Option<serde_json::Value>,
+        }
+        // The API server has a form of its own for bytes, and Helm one of its own within.
+        let unpacked = |text: &[u8]| STANDARD.decode(text).map_err(|_| "it is not base64".to_owned());
+        let packed = unpacked(&unpacked(self.data.release.as_bytes())?)?;
+        let mut json = Vec::new();
+        match packed.starts_with(&GZIP) {
+            true => {
+                let unpacked = GzDecoder::new(packed.as_slice()).take(LONGEST_RELEASE).read_to_end(&mut json);
+                unpacked.map_err(|_| "it is not packed as Helm does".to_owned())?;
+            }
+            false => json = packed,
+        }
+        let release: Release = serde_json::from_slice(&json).map_err(|_| "it holds no release".to_owned())?;
+        Ok(release.config.filter(|values| !values.is_null()).unwrap_or_else(|| serde_json::json!({})))
     }
 }
 
@@ -223,6 +293,8 @@ projections! {
     Service => "Service",
     ConfigMap => "ConfigMap",
     RancherSetting => "Setting.management.cattle.io",
+    HelmChart => "HelmChart",
+    HelmRelease => "HelmRelease",
 }
 
 shelves! {
@@ -242,5 +314,7 @@ shelves! {
         services: Service = ("", "Service"),
         config_maps: ConfigMap = ("", "ConfigMap"),
         rancher_settings: RancherSetting = ("management.cattle.io", "Setting"),
+        helm_charts: HelmChart = ("helm.cattle.io", "HelmChart"),
+        helm_releases: HelmRelease = ("", "HelmRelease"),
     }
 }

@@ -53,7 +53,7 @@ pub use node::{Address, LEASES as NODE_LEASES, Lease, LeaseSpec, Node, NodeInfo,
 pub use parts::{Condition, Meta, ObjectRef, OwnerReference, condition, is_true};
 pub use pod::{
     Container, ContainerState, ContainerStatus, Pod, PodSpec, PodStatus, Resources, Running, Terminated, Volume,
-    Waiting,
+    Waiting, last_words,
 };
 pub use removed::{OldVersion, REMOVED, RemovedApi};
 pub use resources::{LOOKS, OF_UPGRADES, RESOURCES, Resource, resource_of};

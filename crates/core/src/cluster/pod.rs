@@ -164,6 +164,19 @@ impl Projection for Pod {
     }
 }
 
+/// What the pod of a Job that failed last has said of that; none if none has failed.
+pub fn last_words<'a>(pods: impl Iterator<Item = &'a Pod>, job: &Meta) -> Option<String> {
+    let own = |pod: &&Pod| pod.metadata.owner_references.iter().any(|owner| owner.uid == job.uid);
+    let states = pods.filter(own).flat_map(|pod| pod.status.container_statuses.iter());
+    let states = states.flat_map(|status| [&status.state, &status.last_state]);
+    let failed = states.filter_map(|state| state.terminated.as_ref()).filter(|ended| ended.exit_code != 0);
+    let last = failed.max_by_key(|ended| ended.finished_at)?;
+    Some(match last.message.trim() {
+        "" => format!("it ended with exit code {}", last.exit_code),
+        words => words.to_owned(),
+    })
+}
+
 impl Pod {
     pub fn is_ready(&self) -> bool {
         is_true(&self.status.conditions, "Ready")

@@ -121,6 +121,9 @@ pub const OF_UPGRADES: &[Resource] = &[
     of("Service", "", V1, "services"),
     of("ConfigMap", "", V1, "configmaps"),
     of("Setting.management.cattle.io", "management.cattle.io", &["v3"], "settings"),
+    of("HelmChart", "helm.cattle.io", V1, "helmcharts"),
+    // With its contents, which of other Secrets nobody asks for.
+    of("HelmRelease", "", V1, "secrets"),
 ];
 
 /// What is asked for beside objects; see [`crate::cluster::looks`].

@@ -103,6 +103,17 @@ pub struct JobStatus {
     pub conditions: Box<[Condition]>,
 }
 
+impl Deployment {
+    /// All of its pods are of its newest template, and available.
+    pub fn is_rolled_out(&self) -> bool {
+        let (wanted, status) = (self.spec.wanted(), &self.status);
+        status.observed_generation >= self.metadata.generation
+            && [status.replicas, status.updated_replicas, status.available_replicas]
+                .iter()
+                .all(|count| *count == wanted)
+    }
+}
+
 impl Job {
     pub fn is_complete(&self) -> bool {
         is_true(&self.status.conditions, "Complete")

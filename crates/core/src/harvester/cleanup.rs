@@ -1,13 +1,18 @@
 //! What an Upgrade has made goes, and what it has set otherwise is put back.
 
+use drover_api::harvester::jobs::UPGRADE;
 use drover_api::harvester::node::{DRAIN_TAINT, PENDING_OS_IMAGE};
 use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
+use drover_api::helm::helm_chart;
+use drover_api::rancher::embedded::NAME as RANCHER;
 use drover_api::rancher::managed_chart::names as charts;
 use serde_json::{Value, json};
 
 use super::decide::Turn;
 use super::progress::Step;
+use super::steps::rancher;
 use super::{around, asking, names, pausing, preload, storage};
+use crate::cluster::harvester::HelmChart;
 use crate::cluster::{Meta, Node, Taint};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
 
@@ -19,8 +24,8 @@ pub(super) fn everything(turn: &mut Turn<'_>) {
     if turn.next.cleaned {
         return;
     }
-    let parts: [fn(&mut Turn<'_>) -> bool; 5] =
-        [provided, asking::release, storage::release, release_charts, unmark_nodes];
+    let parts: [fn(&mut Turn<'_>) -> bool; 6] =
+        [provided, asking::release, storage::release, release_charts, hand_back_rancher, unmark_nodes];
     // Each part is tried, however far the others are.
     let done = parts.iter().filter(|part| part(turn)).count();
     if done == parts.len() {
@@ -86,6 +91,17 @@ fn release_charts(turn: &mut Turn<'_>) -> bool {
         turn.write(Purpose::CleanUp, subject, Act::Patch(patch));
     }
     held.is_empty()
+}
+
+/// One that was called off leaves Rancher to its user, as far as it has come: what Helm has begun is not interrupted.
+fn hand_back_rancher(turn: &mut Turn<'_>) -> bool {
+    let charts = turn.cluster().harvester.helm_charts.in_namespace(helm_chart::NAMESPACE);
+    let own = |chart: &&HelmChart| chart.metadata.labels.get(UPGRADE).is_some_and(|name| name == turn.name());
+    let Some(chart) = charts.filter(own).find(|chart| chart.metadata.name == RANCHER) else { return true };
+    if let Some(act) = rancher::hand_back(chart) {
+        turn.write(Purpose::CleanUp, rancher::subject(), act);
+    }
+    false
 }
 
 /// No mark of ours stays on a node.

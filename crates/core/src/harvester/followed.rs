@@ -2,6 +2,7 @@
 
 use drover_api::harvester::jobs::UPGRADE;
 use drover_api::harvester::{CATTLE_NAMESPACE, FLEET_NAMESPACE, NAMESPACE};
+use drover_api::helm::helm_chart;
 use drover_api::rancher::machine_plan::labels::MACHINE_NAME;
 
 use super::steps::Kind;
@@ -13,7 +14,7 @@ pub struct Followed {
     pub kind: &'static str,
     /// Empty: in all of them.
     pub namespace: &'static str,
-    /// Only those that carry it; empty: all.
+    /// Only those that carry it, or that it selects; empty: all.
     pub label: &'static str,
     /// They are read at the beginning, and what becomes of them does not matter.
     pub once: bool,
@@ -61,6 +62,7 @@ pub const BY_UPGRADES: &[Followed] = &[
     labelled("Job", CATTLE_NAMESPACE, UPGRADE),
     labelled("Pod", NAMESPACE, UPGRADE),
     labelled("Plan", CATTLE_NAMESPACE, UPGRADE),
+    labelled("HelmChart", helm_chart::NAMESPACE, UPGRADE),
 ];
 
 /// What a step rests on. Each Job asks for these once and watches them: what a step does not look at would cost requests on every
@@ -112,12 +114,30 @@ const BY_SERVICE_STEPS: &[Followed] = &[
     within("ManagedChart", FLEET_NAMESPACE),
     all("Addon"),
     labelled("ConfigMap", NAMESPACE, UPGRADE),
+    all("Setting.management.cattle.io"),
+    within("HelmChart", helm_chart::NAMESPACE),
+    labelled("HelmRelease", CATTLE_NAMESPACE, RELEASE_OF_RANCHER),
+    within("Deployment", CATTLE_NAMESPACE),
+    labelled("Job", helm_chart::NAMESPACE, CHART_OF_RANCHER),
+    labelled("Pod", helm_chart::NAMESPACE, CHART_OF_RANCHER),
 ];
+
+const RELEASE_OF_RANCHER: &str = "owner=helm,name=rancher";
+const CHART_OF_RANCHER: &str = "helmcharts.helm.cattle.io/chart=rancher";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::cluster::{OF_UPGRADES, RESOURCES};
+
+    #[test]
+    fn what_helm_keeps_of_rancher_is_found_by_its_labels() {
+        use drover_api::helm::{helm_chart::labels::CHART, release::labels};
+        use drover_api::rancher::embedded::NAME as RANCHER;
+
+        let release = format!("{}={},{}={RANCHER}", labels::OWNER, labels::OWNER_HELM, labels::NAME);
+        assert_eq!((RELEASE_OF_RANCHER, CHART_OF_RANCHER), (release.as_str(), format!("{CHART}={RANCHER}").as_str()));
+    }
 
     #[test]
     fn every_kind_has_its_place() {

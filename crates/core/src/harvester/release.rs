@@ -7,6 +7,9 @@ use drover_api::marks;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+/// Below the key `drover`: where the chart of Rancher is.
+pub const RANCHER_CHART: &str = "rancherChart";
+
 /// `harvester-release.yaml`, as far as it is read.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -22,7 +25,7 @@ pub struct Release {
     pub kubevirt: String,
     pub min_upgradable_version: String,
     /// The release is made for Drover's steps; what stands there is for them.
-    pub drover: Option<serde::de::IgnoredAny>,
+    pub drover: Option<serde_json::Value>,
 }
 
 /// What is kept of it on the Upgrade.
@@ -34,6 +37,9 @@ pub struct Noted {
     pub os: String,
     pub kubernetes: String,
     pub rancher: String,
+    /// Where the chart of that Rancher is: below the repository, or a URL.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub rancher_chart: String,
     pub monitoring_chart: String,
     pub logging_chart: String,
     pub min_upgradable_version: String,
@@ -116,6 +122,11 @@ impl Release {
         first_empty(&[("harvester", &self.harvester), ("os", &self.os), ("kubernetes", &self.kubernetes)])
     }
 
+    /// Where Drover's steps find the chart of Rancher; none if the release does not say.
+    pub fn rancher_chart(&self) -> Option<&str> {
+        self.drover.as_ref()?.get(RANCHER_CHART)?.as_str().filter(|path| !path.is_empty())
+    }
+
     pub fn noted(&self) -> Noted {
         Noted {
             harvester: self.harvester.clone(),
@@ -123,6 +134,7 @@ impl Release {
             os: self.os.clone(),
             kubernetes: self.kubernetes.clone(),
             rancher: self.rancher.clone(),
+            rancher_chart: self.rancher_chart().unwrap_or_default().to_owned(),
             monitoring_chart: self.monitoring_chart.clone(),
             logging_chart: self.logging_chart.clone(),
             min_upgradable_version: self.min_upgradable_version.clone(),

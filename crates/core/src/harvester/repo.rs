@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::decide::{Phase, Turn};
 use super::progress::Ending;
-use super::release::{Served, Steps};
+use super::release::{RANCHER_CHART, Release, Served, Steps};
 use super::{names, repo_vm};
 use crate::cluster::condition;
 use crate::decision::{Act, Kind, Purpose, Question, Reason, Subject};
@@ -270,16 +270,8 @@ fn accept(turn: &mut Turn<'_>, served: &Served) -> bool {
             return refused(turn, sentence, remedy);
         }
     };
-    let rancher = turn.cluster().harvester.rancher_settings.named(settings::SERVER_VERSION);
-    if let Some(runs) = rancher
-        .map(|setting| setting.effective())
-        .filter(|runs| steps == Steps::Drover && !release.rancher.is_empty() && *runs != release.rancher)
-    {
-        let sentence = format!(
-            "the release asks for Rancher {}, {runs} runs, and this release of Drover does not raise Rancher yet",
-            release.rancher
-        );
-        return refused(turn, sentence, "raise Rancher before".to_owned());
+    if let Some((sentence, remedy)) = rancher_out_of_reach(turn, release).filter(|_| steps == Steps::Drover) {
+        return refused(turn, sentence, remedy);
     }
     let skips = turn.annotation(annotations::SKIP_VERSION_CHECK) == Some("true");
     let problem = version_refused(&turn.next.previous_version, &release.harvester, &release.min_upgradable_version);
@@ -290,4 +282,24 @@ fn accept(turn: &mut Turn<'_>, served: &Served) -> bool {
     turn.next.release = Some(release.noted());
     turn.next.steps = steps;
     true
+}
+
+/// Why Drover's steps cannot bring Rancher to the version of the release, and what helps; none if they can, or need not.
+fn rancher_out_of_reach(turn: &Turn<'_>, release: &Release) -> Option<(String, String)> {
+    let setting = turn.cluster().harvester.rancher_settings.named(settings::SERVER_VERSION)?;
+    let (runs, wanted) = (setting.effective(), release.rancher.as_str());
+    if wanted.is_empty() || runs == wanted {
+        return None;
+    }
+    let version = |text: &str| semver::Version::parse(text.trim_start_matches('v')).ok();
+    let asks = format!("the release asks for Rancher {wanted}, {runs} runs");
+    if version(runs).zip(version(wanted)).is_some_and(|(runs, wanted)| wanted < runs) {
+        return Some((format!("{asks}, and Rancher does not go back"), "take another image".to_owned()));
+    }
+    if release.rancher_chart().is_some() {
+        return None;
+    }
+    let field = format!("drover.{RANCHER_CHART}");
+    let sentence = format!("{asks}, and {} does not say where its chart is ({field})", repository::RELEASE_FILE);
+    Some((sentence, "raise Rancher before".to_owned()))
 }

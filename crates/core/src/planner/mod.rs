@@ -6,6 +6,7 @@
 //! is written again. The marks are those of Rancher's planner, see
 //! <https://github.com/rancher/rancher/tree/main/pkg/capr>.
 
+mod executor;
 mod marks;
 mod node;
 mod plan;
@@ -24,6 +25,7 @@ use serde_json::{Value, json};
 
 use crate::accepted::codes;
 use crate::claims::{Claim, ClaimId, Claims};
+use crate::cluster::{Job, Pod};
 use crate::drain;
 use crate::quorum::{CODE, IS_VOTER, Member, at_risk};
 pub use seen::{CapiClusterSeen, ClusterSeen, ControlPlaneSeen, MachineSeen, NodeSeen, SecretSeen};
@@ -41,6 +43,11 @@ pub struct View<'a> {
     pub machines: &'a BTreeMap<String, MachineSeen>,
     pub secrets: &'a BTreeMap<String, SecretSeen>,
     pub nodes: &'a BTreeMap<String, NodeSeen>,
+    /// Those that carry out plans, and their pods, by name.
+    pub jobs: &'a BTreeMap<String, Job>,
+    pub pods: &'a BTreeMap<String, Pod>,
+    /// Drover's own, which these Jobs run.
+    pub image: &'a str,
     /// What came of drains of this process, by node.
     pub drains: &'a BTreeMap<String, Drained>,
 }
@@ -71,17 +78,29 @@ pub struct Order {
     pub options: drain::Options,
 }
 
-/// One change of one object: a merge patch that is guarded by the resourceVersion which it was decided on.
+/// One change of one object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
     pub purpose: Purpose,
     pub target: Target,
-    pub patch: Value,
+    pub act: Act,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Act {
+    /// A merge patch that is guarded by the resourceVersion which it was decided on.
+    Patch(Value),
+    Create(Value),
+    Delete {
+        uid: String,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     Secret(String),
+    /// One that carries out a plan.
+    Job(String),
     Node(String),
     ControlPlane,
     ControlPlaneStatus,
@@ -104,6 +123,12 @@ pub enum Purpose {
     NoteDrainError,
     NoteDrainDone,
     DeliverPlan,
+    /// A Job carries out the plan of a machine without an agent.
+    CreateJob,
+    /// One that nobody waits for.
+    DeleteJob,
+    /// The Job is done: what an agent would note is noted.
+    NoteApplied,
     /// A user wants another try of a plan that has failed.
     RetryPlan,
     NoteRetry,
@@ -180,6 +205,7 @@ fn work(view: &View<'_>, claims: &Claims, now: Timestamp, decision: &mut Decisio
             break;
         }
     }
+    decision.writes.extend(executor::stray(view, &entries));
     // Whoever has left the cluster holds no claim.
     claimed.nodes.retain(|node, _| view.nodes.contains_key(node));
     if claimed != *claims {
@@ -214,7 +240,7 @@ fn take_spec(view: &View<'_>) -> Option<Write> {
     }
     let spec = replacing(&view.control_plane.spec_as_asked(), &wanted);
     let patch = json!({ "metadata": view.control_plane.meta.guard(), "spec": spec });
-    Some(Write { purpose: Purpose::TakeSpec, target: Target::ControlPlane, patch })
+    Some(Write { purpose: Purpose::TakeSpec, target: Target::ControlPlane, act: Act::Patch(patch) })
 }
 
 /// A merge patch that leaves nothing of what is no longer wanted.
@@ -231,7 +257,7 @@ fn replacing(there: &Value, wanted: &Value) -> Value {
 fn write_claims(view: &View<'_>, claims: &Claims, purpose: Purpose) -> Write {
     let mut metadata = view.control_plane.meta.guard();
     metadata["annotations"] = json!({ drover_api::marks::CLAIMS: claims.write() });
-    Write { purpose, target: Target::ControlPlane, patch: json!({ "metadata": metadata }) }
+    Write { purpose, target: Target::ControlPlane, act: Act::Patch(json!({ "metadata": metadata })) }
 }
 
 /// Exactly one machine with etcd is the one that others join.
@@ -243,7 +269,7 @@ fn elect(entries: &[Entry<'_>]) -> Vec<Write> {
         Write {
             purpose: Purpose::ElectInitNode,
             target: Target::Secret(entry.secret.meta.name.clone()),
-            patch: json!({ "metadata": metadata }),
+            act: Act::Patch(json!({ "metadata": metadata })),
         }
     };
     match &marked[..] {
@@ -274,7 +300,7 @@ fn tier_turn(
     let mut waits = Waits::default();
     for entry in entries {
         let is_claimed = entry.node.is_some_and(|node| claims.nodes.contains_key(&node.meta.name));
-        if !is_claimed && node::needs_plan(view, entry) {
+        if !is_claimed && (node::needs_plan(view, entry) || executor::is_due(view, entry)) {
             // A machine that is out by itself, or by another planner's drain, needs no slot beside its own.
             let is_out = node::is_out(entry, claims);
             let others = out - usize::from(is_out);

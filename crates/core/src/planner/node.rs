@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use super::marks::{CLEARED, PLANNED};
 use super::seen::NodeSeen;
 use super::tier::Waits;
-use super::{Decision, Drained, Entry, Order, Purpose, Target, View, Write, plan, token};
-use crate::claims::{Claims, Mark, Owner};
+use super::{Act, Decision, Drained, Entry, Order, Purpose, Target, View, Write, executor, plan, token};
+use crate::claims::{Claim, Claims, Mark, Owner};
 
 /// When the probes of the plan were first well; users' tools read it.
 const PROBES_PASSED: &str = "rke.cattle.io/plan-probes-passed";
@@ -70,7 +70,11 @@ pub fn turn(
 fn annotate(entry: &Entry<'_>, purpose: Purpose, notes: Value) -> Write {
     let mut metadata = entry.secret.meta.guard();
     metadata["annotations"] = notes;
-    Write { purpose, target: Target::Secret(entry.secret.meta.name.clone()), patch: json!({ "metadata": metadata }) }
+    Write {
+        purpose,
+        target: Target::Secret(entry.secret.meta.name.clone()),
+        act: Act::Patch(json!({ "metadata": metadata })),
+    }
 }
 
 /// On the way to the plan.
@@ -134,6 +138,17 @@ fn take(view: &View<'_>, entry: &Entry<'_>, node: &NodeSeen, claims: &Claims) ->
     if is_marked && node.is_cordoned() {
         return None;
     }
+    // A node that was cordoned before stays so, unless another planner did it for a drain that it did not end; one that
+    // somebody has uncordoned meanwhile is cordoned again.
+    let is_of_a_drain = node.mark().map_or(entry.secret.is_in_drain(), |mark| mark.cordoned);
+    let cordoned = !node.is_cordoned() || is_of_a_drain;
+    let mut patch = marked(view, node, claim, cordoned);
+    patch["spec"] = json!({ "unschedulable": true });
+    Some(Write { purpose: Purpose::TakeNode, target: Target::Node(node.meta.name.clone()), act: Act::Patch(patch) })
+}
+
+/// A patch that marks the node as ours under a claim; `cordoned` if the cordon is ours, too.
+pub fn marked(view: &View<'_>, node: &NodeSeen, claim: &Claim, cordoned: bool) -> Value {
     let meta = &view.control_plane.meta;
     let owner = Owner {
         kind: "RKEControlPlane".to_owned(),
@@ -141,16 +156,11 @@ fn take(view: &View<'_>, entry: &Entry<'_>, node: &NodeSeen, claims: &Claims) ->
         name: meta.name.clone(),
         uid: meta.uid.clone(),
     };
-    // A node that was cordoned before stays so, unless another planner did it for a drain that it did not end; one that
-    // somebody has uncordoned meanwhile is cordoned again.
-    let is_of_a_drain = node.mark().map_or(entry.secret.is_in_drain(), |mark| mark.cordoned);
-    let cordoned = !node.is_cordoned() || is_of_a_drain;
     let mark = Mark { owner, cordoned, done: None, failed: None };
     let mut metadata = node.meta.guard();
     metadata["labels"] = json!({ NODE_CLAIM: claim.id });
     metadata["annotations"] = json!({ NODE_CLAIM: json!(mark).to_string() });
-    let patch = json!({ "metadata": metadata, "spec": { "unschedulable": true } });
-    Some(Write { purpose: Purpose::TakeNode, target: Target::Node(node.meta.name.clone()), patch })
+    json!({ "metadata": metadata })
 }
 
 fn deliver(view: &View<'_>, entry: &Entry<'_>, now: Timestamp) -> Option<Write> {
@@ -167,7 +177,11 @@ fn deliver(view: &View<'_>, entry: &Entry<'_>, now: Timestamp) -> Option<Write> 
     metadata["annotations"] =
         json!({ PLANNED: view.control_plane.asked(), PROBES_PASSED: "", LAST_UPDATED: format!("{now:.0}") });
     let patch = json!({ "metadata": metadata, "data": data });
-    Some(Write { purpose: Purpose::DeliverPlan, target: Target::Secret(secret.meta.name.clone()), patch })
+    Some(Write {
+        purpose: Purpose::DeliverPlan,
+        target: Target::Secret(secret.meta.name.clone()),
+        act: Act::Patch(patch),
+    })
 }
 
 /// The plan is there: is it carried out, is the node well, may it come back?
@@ -181,6 +195,9 @@ fn after(
     waits: &mut Waits,
 ) {
     let secret = entry.secret;
+    if executor::is_due(view, entry) {
+        return executor::carry_out(view, entry, node, claims, decision, waits);
+    }
     if secret.has_failed() {
         waits.configuring(entry.name(), "failure while applying plan");
         return decision.writes.extend(node.wants_retry().then(|| retry(entry)));
@@ -225,14 +242,14 @@ fn retry(entry: &Entry<'_>) -> Write {
         data[keys::PLAN_STATE] = plan::data(&[(keys::PLAN_STATE, "pending")])[keys::PLAN_STATE].clone();
     }
     let patch = json!({ "metadata": secret.meta.guard(), "data": data });
-    Write { purpose: Purpose::RetryPlan, target: Target::Secret(secret.meta.name.clone()), patch }
+    Write { purpose: Purpose::RetryPlan, target: Target::Secret(secret.meta.name.clone()), act: Act::Patch(patch) }
 }
 
-fn note_retry(node: &NodeSeen) -> Write {
+pub fn note_retry(node: &NodeSeen) -> Write {
     let mut metadata = node.meta.guard();
     metadata["annotations"] = json!({ NODE_RETRY: null });
     let patch = json!({ "metadata": metadata });
-    Write { purpose: Purpose::NoteRetry, target: Target::Node(node.meta.name.clone()), patch }
+    Write { purpose: Purpose::NoteRetry, target: Target::Node(node.meta.name.clone()), act: Act::Patch(patch) }
 }
 
 fn is_ours(view: &View<'_>, node: &NodeSeen) -> bool {
@@ -247,7 +264,7 @@ fn keep(view: &View<'_>, entry: &Entry<'_>, is_adopted: bool) -> Write {
     metadata["annotations"] = json!({ PLANNED: view.control_plane.asked() });
     let patch = json!({ "metadata": metadata, "data": plan::data(&[(keys::APPLIED_PLAN, &plan)]) });
     let purpose = if is_adopted { Purpose::KeepAppliedPlan } else { Purpose::AdoptPlan };
-    Write { purpose, target: Target::Secret(secret.meta.name.clone()), patch }
+    Write { purpose, target: Target::Secret(secret.meta.name.clone()), act: Act::Patch(patch) }
 }
 
 /// The next step towards the end of a drain; none if no drain is under way. Nothing to write, while the owners of hooks work.
@@ -298,5 +315,5 @@ fn give_back(node: &NodeSeen, uncordon: bool) -> Write {
     if uncordon {
         patch["spec"] = json!({ "unschedulable": null });
     }
-    Write { purpose: Purpose::GiveNodeBack, target: Target::Node(node.meta.name.clone()), patch }
+    Write { purpose: Purpose::GiveNodeBack, target: Target::Node(node.meta.name.clone()), act: Act::Patch(patch) }
 }

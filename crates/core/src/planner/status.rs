@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::seen::Meta;
-use super::{Purpose, Target, View, Write, replacing};
+use super::{Act, Purpose, Target, View, Write, replacing};
 
 /// Of a provisioning Cluster, beside those that it shares with its control plane.
 const UPDATED: &str = "Updated";
@@ -82,5 +82,5 @@ fn write(
     }
     told.insert("conditions".to_owned(), json!(after));
     let patch = json!({ "metadata": meta.guard(), "status": told });
-    Some(Write { purpose: Purpose::PublishStatus, target, patch })
+    Some(Write { purpose: Purpose::PublishStatus, target, act: Act::Patch(patch) })
 }

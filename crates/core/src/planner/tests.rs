@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use super::seen::checksum;
 use super::*;
 
+mod executor;
+
 const FROM: &str = "v1.33.5+rke2r1";
 const TO: &str = "v1.34.1+rke2r1";
 
@@ -17,6 +19,8 @@ struct World {
     machines: BTreeMap<String, Value>,
     secrets: BTreeMap<String, Value>,
     nodes: BTreeMap<String, Value>,
+    jobs: BTreeMap<String, Value>,
+    pods: BTreeMap<String, Value>,
     drains: BTreeMap<String, Drained>,
     version: u64,
     purposes: Vec<String>,
@@ -93,6 +97,7 @@ impl World {
         );
         let capi = serde_json::from_value(self.capi.clone()).unwrap();
         let (machines, secrets, nodes) = (typed(&self.machines), typed(&self.secrets), typed(&self.nodes));
+        let (jobs, pods) = (typed(&self.jobs), typed(&self.pods));
         let view = View {
             identity: "me",
             cluster: &cluster,
@@ -101,6 +106,9 @@ impl World {
             machines: &machines,
             secrets: &secrets,
             nodes: &nodes,
+            jobs: &jobs,
+            pods: &pods,
+            image: "drover",
             drains: &self.drains,
         };
         decide(&view, "2026-01-01T12:00:00Z".parse().unwrap())
@@ -126,18 +134,34 @@ impl World {
         if write.purpose != Purpose::PublishStatus {
             self.purposes.push(format!("{:?}", write.purpose));
         }
+        let patch = match (&write.act, &write.target) {
+            (Act::Patch(patch), _) => patch,
+            (Act::Create(object), Target::Job(name)) => {
+                let mut object = object.clone();
+                self.version += 1;
+                object["metadata"]["uid"] = json!(format!("uid-{}", self.version));
+                self.jobs.insert(name.clone(), object);
+                return;
+            }
+            (Act::Delete { uid }, Target::Job(name)) => {
+                assert_eq!(self.jobs.remove(name).unwrap()["metadata"]["uid"], json!(uid));
+                return;
+            }
+            other => panic!("{other:?}"),
+        };
         let object = match &write.target {
             Target::Secret(name) => self.secrets.get_mut(name).unwrap(),
             Target::Node(name) => self.nodes.get_mut(name).unwrap(),
+            Target::Job(name) => self.jobs.get_mut(name).unwrap(),
             Target::ControlPlane | Target::ControlPlaneStatus => &mut self.plane,
             Target::ClusterStatus => &mut self.cluster,
             Target::CapiClusterStatus => &mut self.capi,
         };
         // One that was decided on an older version is refused, and decided anew.
-        if object["metadata"]["resourceVersion"] != write.patch["metadata"]["resourceVersion"] {
+        if object["metadata"]["resourceVersion"] != patch["metadata"]["resourceVersion"] {
             return;
         }
-        merge(object, &write.patch);
+        merge(object, patch);
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
     }

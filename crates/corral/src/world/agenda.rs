@@ -74,6 +74,9 @@ pub enum Look {
     Bundle(Key),
     Addon(Key),
     Image(Key),
+    /// The Helm controller of RKE2 at a HelmChart, and Rancher at its own version.
+    HelmChart(Key),
+    Rancher(Key),
     /// Cluster API at a Machine of a guest cluster, and the providers at its bootstrap config and its virtual machine.
     GuestMachine(Key),
     Bootstrap(Key),
@@ -121,6 +124,8 @@ impl fmt::Display for Look {
             Look::Chart((namespace, name)) => write!(formatter, "ManagedChart {namespace}/{name}"),
             Look::Bundle((namespace, name)) => write!(formatter, "Bundle {namespace}/{name}"),
             Look::Addon((namespace, name)) => write!(formatter, "Addon {namespace}/{name}"),
+            Look::HelmChart((namespace, name)) => write!(formatter, "HelmChart {namespace}/{name}"),
+            Look::Rancher((namespace, name)) => write!(formatter, "the version of Rancher {namespace}/{name}"),
             Look::Image((namespace, name)) => write!(formatter, "VirtualMachineImage {namespace}/{name}"),
             Look::GuestMachine((namespace, name)) => write!(formatter, "the guest's Machine {namespace}/{name}"),
             Look::Bootstrap((namespace, name)) => write!(formatter, "KubeadmConfig {namespace}/{name}"),

@@ -24,6 +24,8 @@ pub const READY_AFTER: &str = "corral.drover.dev/ready-after";
 pub const STOP_DURATION: &str = "corral.drover.dev/stop-duration";
 /// On a pod: how long its preStop hooks take, before the containers are told.
 pub const PRE_STOP: &str = "corral.drover.dev/pre-stop";
+/// On a pod: what its containers leave as their last words when they fail (the termination message).
+pub const LAST_WORDS: &str = "corral.drover.dev/last-words";
 /// On a pod: what a container prints when it starts.
 pub const LOG: &str = "corral.drover.dev/log";
 
@@ -114,6 +116,8 @@ pub const IMPORT_DURATION: &str = "corral.drover.dev/import-duration";
 pub const IMPORT_FAILS: &str = "corral.drover.dev/import-fails";
 /// On a Bundle of Fleet or an Addon: how long it takes to be deployed, such as `1m`, or `never`.
 pub const CHART_DURATION: &str = "corral.drover.dev/chart-duration";
+/// On the newest release of Helm (its Secret): the words with which the Jobs of its HelmChart fail.
+pub const HELM_FAILS: &str = "corral.drover.dev/helm-fails";
 /// On an Addon: what is deployed of it. The world writes it.
 pub const DEPLOYED: &str = "corral.drover.dev/deployed";
 

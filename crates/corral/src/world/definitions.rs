@@ -42,6 +42,7 @@ const KINDS: &[Lines] = &[
     ("fleet.cattle.io", "v1alpha1", "Bundle", "bundles", &[], NAMESPACED, STATUS),
     ("fleet.cattle.io", "v1alpha1", "Cluster", "clusters", &[], NAMESPACED, STATUS),
     ("catalog.cattle.io", "v1", "ClusterRepo", "clusterrepos", &[], CLUSTER, STATUS),
+    ("helm.cattle.io", "v1", "HelmChart", "helmcharts", &["hc"], NAMESPACED, STATUS),
     ("helm.cattle.io", "v1", "HelmChartConfig", "helmchartconfigs", &[], NAMESPACED, PLAIN),
     ("harvesterhci.io", "v1beta1", "Setting", "settings", &[], CLUSTER, PLAIN),
     ("harvesterhci.io", "v1beta1", "Addon", "addons", &[], NAMESPACED, STATUS),

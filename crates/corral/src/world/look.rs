@@ -56,6 +56,8 @@ impl World {
             Look::Chart(key) => self.look_at_chart(key, now),
             Look::Bundle(key) => self.look_at_bundle(key, now),
             Look::Addon(key) => self.look_at_addon(key, now),
+            Look::HelmChart(key) => self.look_at_helm_chart(key, now),
+            Look::Rancher(key) => self.look_at_rancher(key, now),
             Look::Image(key) => self.look_at_image(key, now),
             Look::GuestMachine(key) => self.look_at_guest_machine(key, now),
             Look::Bootstrap(key) => self.look_at_bootstrap(key, now),

@@ -31,6 +31,7 @@ mod etcd;
 mod events;
 mod garbage;
 pub mod guest;
+pub mod helm;
 mod images;
 mod index;
 mod job;

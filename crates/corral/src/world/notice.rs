@@ -30,7 +30,10 @@ impl World {
         match (change.resource.group.as_str(), change.resource.plural.as_str()) {
             ("", "pods") => self.notice_pod(&key, read(&direct, &key).as_ref()),
             ("", "nodes") => self.notice_node(&change.name, read(&direct, &key).as_ref()),
-            ("batch", "jobs") => self.notice_job(&key, read(&direct, &key).as_ref()),
+            ("batch", "jobs") => {
+                self.notice_job(&key, read(&direct, &key).as_ref());
+                self.notice_helm("jobs", &key);
+            }
             ("coordination.k8s.io", "leases") => self.notice_lease(&key),
             ("", "services") => {
                 let service = read(&direct, &key);
@@ -43,6 +46,7 @@ impl World {
             ("apps", "deployments") => {
                 let note = read(&direct, &key).as_ref().and_then(WorkloadNote::of_deployment);
                 self.notice_workload(WorkloadKind::Deployment, &key, note);
+                self.notice_helm("deployments", &key);
             }
             ("apps", "replicasets") => {
                 let note = read(&direct, &key).as_ref().and_then(WorkloadNote::of_replica_set);
@@ -64,7 +68,11 @@ impl World {
             | ("fleet.cattle.io", plural @ "bundles")
             | ("harvesterhci.io", plural @ "addons") => self.notice_chart(plural, &key),
             ("harvesterhci.io", "virtualmachineimages") => self.notice_image(&key),
-            ("", "secrets") => self.notice_secret(&key),
+            ("helm.cattle.io", "helmcharts") => self.notice_helm("helmcharts", &key),
+            ("", "secrets") => {
+                self.notice_secret(&key);
+                self.notice_helm("secrets", &key);
+            }
             (
                 group @ ("cluster.x-k8s.io" | "provisioning.cattle.io" | "rke.cattle.io" | "management.cattle.io"),
                 plural,

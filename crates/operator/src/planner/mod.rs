@@ -9,9 +9,11 @@ use drover_api::harvester::FLEET_NAMESPACE;
 use drover_api::marks::FIELD_MANAGER;
 use drover_api::rancher::provisioning_cluster::LOCAL;
 use drover_clock::{Clock, later};
-use drover_core::planner::{Decision, Drained, Order, Purpose, View, Write, decide};
+use drover_core::plan::job::JobSettings;
+use drover_core::planner::{Act, Decision, Drained, Order, Purpose, View, Write, decide};
 use jiff::Timestamp;
 use kube::Client;
+use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
@@ -40,6 +42,8 @@ pub struct PlannerOptions {
     pub cluster: String,
     /// Unique to this process.
     pub identity: String,
+    /// Drover's own image, for the Jobs that carry out plans where no agent does.
+    pub image: String,
     pub election: ElectionOptions,
     pub clock: Clock,
 }
@@ -50,6 +54,7 @@ impl PlannerOptions {
             namespace: FLEET_NAMESPACE.to_owned(),
             cluster: LOCAL.to_owned(),
             identity: identity.to_owned(),
+            image: JobSettings::default().kubectl_image,
             election: ElectionOptions::new(FLEET_NAMESPACE, "drover-planner"),
             clock,
         }
@@ -257,6 +262,9 @@ impl Shift {
             machines: &self.store.machines,
             secrets: &self.store.secrets,
             nodes: &self.store.nodes,
+            jobs: &self.store.jobs,
+            pods: &self.store.pods,
+            image: &self.options.image,
             drains: &drains,
         };
         Some(decide(&view, now))
@@ -291,7 +299,22 @@ impl Shift {
 
     async fn write(&mut self, write: &Write) -> Result<(), ApiError> {
         let (part, path, subresource) = place(&write.target, &self.options.namespace, &self.options.cluster);
-        match self.api.patch(&format!("{path}{subresource}?fieldManager={FIELD_MANAGER}"), &write.patch).await {
+        let manager = format!("fieldManager={FIELD_MANAGER}");
+        let answer = match &write.act {
+            Act::Patch(patch) => self.api.patch(&format!("{path}{subresource}?{manager}"), patch).await,
+            Act::Create(object) => {
+                self.api.post(&format!("{}?{manager}", part.path(&self.options.namespace)), object).await
+            }
+            Act::Delete { uid } => {
+                // One that is gone has no pod at work any more: it goes after them.
+                let options = json!({
+                    "apiVersion": "v1", "kind": "DeleteOptions",
+                    "propagationPolicy": "Foreground", "preconditions": { "uid": uid },
+                });
+                self.api.delete(&path, &options).await
+            }
+        };
+        match answer {
             Ok(body) => {
                 tracing::info!("{:?} {:?}", write.purpose, write.target);
                 self.store.apply(part, &body);

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::harvester::CATTLE_NAMESPACE;
+use drover_api::marks::PLAN_OF;
+use drover_api::rancher::embedded::NAME as RANCHER;
 use drover_api::rancher::machine_plan::labels::MACHINE_NAME;
+use drover_core::cluster::{Job, Pod};
 use drover_core::planner::{CapiClusterSeen, ClusterSeen, ControlPlaneSeen, MachineSeen, NodeSeen, SecretSeen, Target};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::follow::Collection;
-
-/// The Deployment of Rancher, whose planner does the same.
-const RANCHER: &str = "rancher";
 
 /// A kind that is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,10 +23,13 @@ pub enum Part {
     Secret,
     Node,
     Deployment,
+    /// Those that carry out plans, and their pods.
+    Job,
+    Pod,
 }
 
 impl Part {
-    pub const ALL: [Part; 7] = [
+    pub const ALL: [Part; 9] = [
         Part::Cluster,
         Part::ControlPlane,
         Part::CapiCluster,
@@ -34,9 +37,11 @@ impl Part {
         Part::Secret,
         Part::Node,
         Part::Deployment,
+        Part::Job,
+        Part::Pod,
     ];
 
-    fn path(self, namespace: &str) -> String {
+    pub fn path(self, namespace: &str) -> String {
         match self {
             Part::Cluster => format!("/apis/provisioning.cattle.io/v1/namespaces/{namespace}/clusters"),
             Part::ControlPlane => format!("/apis/rke.cattle.io/v1/namespaces/{namespace}/rkecontrolplanes"),
@@ -45,11 +50,17 @@ impl Part {
             Part::Secret => format!("/api/v1/namespaces/{namespace}/secrets"),
             Part::Node => "/api/v1/nodes".to_owned(),
             Part::Deployment => format!("/apis/apps/v1/namespaces/{CATTLE_NAMESPACE}/deployments"),
+            Part::Job => format!("/apis/batch/v1/namespaces/{namespace}/jobs"),
+            Part::Pod => format!("/api/v1/namespaces/{namespace}/pods"),
         }
     }
 
     pub fn collection(self, namespace: &str) -> Collection {
-        let label = if self == Part::Secret { MACHINE_NAME } else { "" };
+        let label = match self {
+            Part::Secret => MACHINE_NAME,
+            Part::Job | Part::Pod => PLAN_OF,
+            _ => "",
+        };
         Collection { path: self.path(namespace), label, metadata_only: false }
     }
 }
@@ -60,6 +71,7 @@ pub fn place(target: &Target, namespace: &str, cluster: &str) -> (Part, String, 
     match target {
         Target::Secret(name) => at(Part::Secret, name, ""),
         Target::Node(name) => at(Part::Node, name, ""),
+        Target::Job(name) => at(Part::Job, name, ""),
         Target::ControlPlane => at(Part::ControlPlane, cluster, ""),
         Target::ControlPlaneStatus => at(Part::ControlPlane, cluster, "/status"),
         Target::ClusterStatus => at(Part::Cluster, cluster, "/status"),
@@ -75,6 +87,8 @@ pub struct Store {
     pub machines: BTreeMap<String, MachineSeen>,
     pub secrets: BTreeMap<String, SecretSeen>,
     pub nodes: BTreeMap<String, NodeSeen>,
+    pub jobs: BTreeMap<String, Job>,
+    pub pods: BTreeMap<String, Pod>,
     deployments: BTreeMap<String, Deployment>,
     /// Of all objects, the resourceVersion.
     versions: BTreeMap<(Part, String), u64>,
@@ -142,6 +156,8 @@ impl Store {
             Part::Secret => put(&mut self.secrets, name, json),
             Part::Node => put(&mut self.nodes, name, json),
             Part::Deployment => put(&mut self.deployments, name, json),
+            Part::Job => put(&mut self.jobs, name, json),
+            Part::Pod => put(&mut self.pods, name, json),
         };
         if let Err(error) = put {
             tracing::warn!("{part:?} {} cannot be read and is left out: {error}", key.1);
@@ -158,6 +174,8 @@ impl Store {
             Part::Secret => drop(self.secrets.remove(name)),
             Part::Node => drop(self.nodes.remove(name)),
             Part::Deployment => drop(self.deployments.remove(name)),
+            Part::Job => drop(self.jobs.remove(name)),
+            Part::Pod => drop(self.pods.remove(name)),
         }
         self.versions.remove(&(part, name.to_owned()));
     }

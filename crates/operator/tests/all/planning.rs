@@ -521,8 +521,7 @@ async fn a_node_costs_few_requests_and_nobody_waits_for_nothing() {
 }
 
 /// A planner that dies after so many writes, and another that takes over when its Lease has lapsed.
-async fn survives_a_crash_after(writes: usize) -> bool {
-    let cluster = Cluster::new(&["ec", "w"]);
+async fn survives_a_crash_after(cluster: Cluster, writes: usize) -> bool {
     cluster.ask(TO, with_hooks(), "1");
     let owner = cluster.answers_hooks(2);
     let left = Arc::new(AtomicUsize::new(writes));
@@ -557,7 +556,7 @@ async fn survives_a_crash_after(writes: usize) -> bool {
 #[tokio::test(start_paused = true)]
 async fn a_planner_may_die_after_any_of_its_writes() {
     let mut writes = 0;
-    while survives_a_crash_after(writes).await {
+    while survives_a_crash_after(Cluster::new(&["ec", "w"]), writes).await {
         writes += 1;
     }
     assert!(writes > 25, "only {writes} writes");
@@ -577,4 +576,78 @@ async fn two_planners_at_once_keep_the_limit() {
     cluster.ask(TO, drains(), "1");
     cluster.until(900, |cluster| cluster.versions().values().all(|one| one == TO)).await;
     assert_eq!(cluster.worst.lock().unwrap().len(), 1);
+}
+
+/// Machines on which no agent is: their plans are carried out by Jobs.
+fn without_agents(roles: &[&str]) -> Cluster {
+    let cluster = Cluster::new(roles);
+    for at in 1..=roles.len() {
+        cluster.change_node(&format!("node-{at}"), |node| {
+            let absent = ("corral.drover.dev/system-agent".to_owned(), "absent".to_owned());
+            node.metadata.annotations.get_or_insert_default().extend([absent]);
+        });
+    }
+    let mut asked = cluster.user.get::<RancherCluster>(Some(FLEET), "local").unwrap().unwrap();
+    asked.metadata.annotations.get_or_insert_default().insert("drover.dev/executor".to_owned(), "job".to_owned());
+    cluster.user.update(&asked).unwrap();
+    cluster
+}
+
+fn jobs_at_work(cluster: &Cluster) -> usize {
+    let jobs = cluster.user.list::<k8s_openapi::api::batch::v1::Job>().unwrap();
+    jobs.iter().filter(|job| job.status.as_ref().is_none_or(|status| status.completion_time.is_none())).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_without_an_agent_are_upgraded_by_jobs() {
+    let cluster = without_agents(&["ecw", "ecw", "ecw", "w"]);
+    let _planner = cluster.planner("planner-1");
+    cluster.pass(10).await;
+    cluster.ask(TO, with_hooks(), "1");
+    let _owner = cluster.answers_hooks(4);
+    cluster.until(600, |cluster| cluster.all_run(TO)).await;
+
+    assert_eq!(cluster.worst.lock().unwrap().len(), 1);
+    cluster.pass(5).await;
+    assert!(cluster.is_tidy(4));
+    assert_eq!((cluster.message().as_str(), jobs_at_work(&cluster)), ("", 0));
+    assert_eq!(cluster.cordoned(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_fails_is_told_with_its_words_and_tried_again_when_a_user_says_so() {
+    let cluster = without_agents(&["ec", "w"]);
+    let _planner = cluster.planner("planner-1");
+    cluster.pass(10).await;
+    let fails = "corral.drover.dev/job-exit-code".to_owned();
+    cluster.change_node("node-2", |node| {
+        node.metadata.annotations.get_or_insert_default().insert(fails.clone(), "1".to_owned());
+    });
+    cluster.ask(TO, drains(), "1");
+    cluster.pass(600).await;
+    let said = "configuring worker node(s) custom-2: failure while applying plan: Job apply-plan-custom-2-";
+    assert!(cluster.message().starts_with(said), "{}", cluster.message());
+    assert!(cluster.message().ends_with(": it ended with exit code 1"), "{}", cluster.message());
+    assert_eq!((cluster.versions()["node-1"].as_str(), cluster.versions()["node-2"].as_str()), (TO, FROM));
+    assert_eq!(cluster.cordoned(), ["node-2"]);
+
+    cluster.change_node("node-2", |node| {
+        let notes = node.metadata.annotations.get_or_insert_default();
+        notes.remove(&fails);
+        notes.insert("drover.dev/retry".to_owned(), "now".to_owned());
+    });
+    cluster.until(300, |cluster| cluster.all_run(TO)).await;
+    cluster.pass(5).await;
+    let notes = cluster.node("node-2").metadata.annotations.unwrap_or_default();
+    assert!(!notes.contains_key("drover.dev/retry"));
+    assert!(cluster.is_tidy(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_planner_whose_plans_jobs_carry_out_may_die_after_any_of_its_writes() {
+    let mut writes = 0;
+    while survives_a_crash_after(without_agents(&["ec", "w"]), writes).await {
+        writes += 1;
+    }
+    assert!(writes > 29, "only {writes} writes");
 }

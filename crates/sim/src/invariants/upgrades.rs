@@ -20,8 +20,11 @@ impl Checker {
         // The pods of a Harvester upgrade run under no claim: its Jobs go where Rancher's planner has made room.
         let is_of_plan = |pod: &&Value| {
             let labels = &pod["metadata"]["labels"];
-            // What updates a guest cluster takes no node away.
-            if labels["cluster.x-k8s.io/cluster-name"].is_string() {
+            // What updates a guest cluster, or installs a chart, takes no node away.
+            if ["cluster.x-k8s.io/cluster-name", "helmcharts.helm.cattle.io/chart"]
+                .iter()
+                .any(|key| labels[*key].is_string())
+            {
                 return false;
             }
             labels["upgrade.cattle.io/plan"].is_string() || !labels["harvesterhci.io/upgrade"].is_string()

@@ -89,6 +89,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-node-promoted",
     "harvester-volume-never-heals",
     "harvester-chart-freezes",
+    "harvester-rancher-raised",
     "harvester-unmanaged-node",
     "harvester-voter-lost",
     "harvester-planner-errs",

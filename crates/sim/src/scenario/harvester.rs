@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::crds::{self, Controller};
 use drover_corral::world::provisioned::{Seed, settled};
-use drover_corral::world::{Part, charts, definitions};
+use drover_corral::world::{Part, charts, definitions, helm};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -179,9 +179,21 @@ impl Scenario {
             let charts = ["harvester", "harvester-crd", "rancher-monitoring-crd", "rancher-logging-crd"];
             objects.extend(charts.iter().flat_map(|chart| charts::deployed(chart, chart, "1.7.0")));
             objects.extend(self.upgrade_objects(harvester));
+            objects.extend(self.rancher_objects(harvester));
         }
         objects.extend(self.vms.all().iter().flat_map(|vm| self.vm(vm)));
         objects
+    }
+
+    /// Rancher itself, where the release raises it; elsewhere nobody looks at more than its version.
+    fn rancher_objects(&self, harvester: &Harvester) -> Vec<Value> {
+        let asked = self.release().and_then(|release| release["rancher"].as_str().map(str::to_owned));
+        match asked.filter(|asked| *asked != harvester.rancher) {
+            Some(_) => {
+                helm::rancher(&harvester.rancher, harvester.servers, &json!({ "hostname": "rancher.local" })).into()
+            }
+            None => Vec::new(),
+        }
     }
 
     /// The Upgrade, and what it is asked for with.

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::cleanup::HELD_CHARTS;
 use super::super::names;
-use super::{Next, Scene};
+use super::{Next, Scene, rancher};
 use crate::cluster::harvester::ManagedChart;
 use crate::cluster::is_true;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Write};
@@ -19,8 +19,9 @@ use crate::decision::{Act, Kind, Purpose, Reason, Subject, Write};
 type Component = (&'static str, fn(&Scene<'_>) -> Option<Next>);
 
 /// In this order: what comes later needs what comes earlier.
-const COMPONENTS: [Component; 6] = [
+const COMPONENTS: [Component; 7] = [
     ("hold-charts", hold_charts),
+    ("rancher", rancher::raise),
     ("harvester-crd", |scene| chart(scene, charts::HARVESTER_CRD, &scene.release.harvester_chart)),
     ("harvester", |scene| chart(scene, charts::HARVESTER, &scene.release.harvester_chart)),
     ("rancher-monitoring-crd", |scene| chart(scene, charts::MONITORING_CRD, &scene.release.monitoring_chart)),

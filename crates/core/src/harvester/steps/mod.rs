@@ -5,6 +5,7 @@
 
 mod manifests;
 mod node;
+pub(super) mod rancher;
 #[cfg(test)]
 mod tests;
 mod vms;

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod rancher;
+
 fn noon() -> Timestamp {
     "2026-01-01T12:00:00Z".parse().unwrap()
 }
@@ -12,7 +14,7 @@ fn noon() -> Timestamp {
 fn cluster(objects: impl IntoIterator<Item = Value>) -> Cluster {
     let release = json!({
         "harvester": "v1.8.0", "harvesterChart": "1.8.0", "monitoringChart": "105.1.0", "loggingChart": "",
-        "os": "new", "kubernetes": "v1.34.1+rke2r1",
+        "os": "new", "kubernetes": "v1.34.1+rke2r1", "rancher": "v2.13.1", "rancherChart": "charts/rancher.tgz",
     });
     let annotations = json!({ "drover.dev/progress": json!({ "release": release }).to_string() });
     let upgrade = json!({
@@ -112,9 +114,16 @@ mod manifests {
             .collect()
     }
 
-    fn told(states: [&str; 6]) -> Value {
-        let names =
-            ["hold-charts", "harvester-crd", "harvester", "rancher-monitoring-crd", "rancher-logging-crd", "addons"];
+    fn told(states: [&str; 7]) -> Value {
+        let names = [
+            "hold-charts",
+            "rancher",
+            "harvester-crd",
+            "harvester",
+            "rancher-monitoring-crd",
+            "rancher-logging-crd",
+            "addons",
+        ];
         names.into_iter().zip(states).map(|(name, state)| (name.to_owned(), json!(state))).collect()
     }
 
@@ -190,7 +199,7 @@ mod manifests {
                 "metadata": { "name": "pcidevices", "namespace": "harvester-system" },
                 "spec": { "enabled": enabled }, "status": { "status": status },
             });
-            let done = map("u-apply-manifests", told(["done"; 6]));
+            let done = map("u-apply-manifests", told(["done"; 7]));
             let objects: Vec<Value> = all_raised().into_iter().chain([addon, done]).collect();
             look(&objects, Kind::Manifests, "")
         };
@@ -206,7 +215,7 @@ mod manifests {
     fn how_far_each_component_is_stands_in_a_map_that_goes_with_the_upgrade() {
         let mut objects = all_raised();
         objects[1] = chart("harvester", json!({}));
-        let so_far = ["done", "done", "under way", "waits", "waits", "waits"];
+        let so_far = ["done", "done", "done", "under way", "waits", "waits", "waits"];
         let next = look(&objects, Kind::Manifests, "");
         let Some(Act::Create(made)) = writes(&next).last().map(|write| &write.act) else { panic!("{next:?}") };
         assert_eq!((&made["data"], &made["metadata"]["name"]), (&told(so_far), &json!("u-apply-manifests")));
@@ -217,9 +226,9 @@ mod manifests {
 
         objects[1] = raised("harvester", "1.8.0");
         let end = acts(&look(&objects, Kind::Manifests, ""));
-        let patch = json!({ "metadata": { "resourceVersion": "7" }, "data": told(["done"; 6]) });
+        let patch = json!({ "metadata": { "resourceVersion": "7" }, "data": told(["done"; 7]) });
         assert_eq!(end, [("ConfigMap/harvester-system/u-apply-manifests".to_owned(), patch)]);
-        objects[4] = map("u-apply-manifests", told(["done"; 6]));
+        objects[4] = map("u-apply-manifests", told(["done"; 7]));
         assert_eq!(look(&objects, Kind::Manifests, ""), Next::Done);
     }
 }

@@ -33,14 +33,7 @@ fn one_is_new() -> Ground {
 
 #[test]
 fn one_that_is_called_off_before_its_nodes_stops_its_job_and_clears_up() {
-    let mut ground = Ground::of(3);
-    ground.settle();
-    ground.import();
-    ground.settle();
-    ground.serve();
-    ground.settle();
-    ground.preload();
-    ground.settle();
+    let mut ground = Ground::of(3).until_services();
     assert!(ground.has_job("apply-manifests"));
 
     ground.annotate("drover.dev/abort", "");
@@ -227,4 +220,41 @@ fn an_operator_that_was_away_goes_on_where_the_planner_is_by_then() {
     assert_eq!((ground.node_state("node-1"), ground.node_state("node-2")), ("Post-draining", "Images preloaded"));
     assert!(ground.has_job("post-drain-node-1") && !ground.has_job("pre-drain-node-1"));
     assert!(ground.reasons().contains(&Reason::AnotherNodeIsOut));
+}
+
+#[test]
+fn the_helm_chart_of_rancher_is_handed_back_when_an_upgrade_is_called_off() {
+    let mut ground = Ground::of(3).until_services();
+    let chart = |name: &str, upgrade: &str| {
+        json!({
+            "apiVersion": "helm.cattle.io/v1", "kind": "HelmChart",
+            "metadata": {
+                "name": name, "namespace": "kube-system", "labels": { "harvesterhci.io/upgrade": upgrade },
+                "finalizers": ["wrangler.cattle.io/on-helm-chart-remove"],
+            },
+        })
+    };
+    ground.put(chart("rancher", U));
+    ground.put(chart("rke2-multus", U));
+
+    ground.change(
+        "Upgrade",
+        "harvester-system",
+        U,
+        &json!({ "metadata": { "annotations": { "drover.dev/abort": "" } } }),
+    );
+    let mut first = None;
+    for _ in 0..10 {
+        let decision = ground.decide();
+        let about = |write: &&Write| format!("{:?}", write.subject.kind) == "HelmChart";
+        first = first.or(decision.writes().find(about).map(|write| write.act.clone()));
+        decision.writes().cloned().collect::<Vec<_>>().iter().for_each(|write| ground.carry_out(write));
+    }
+
+    let Some(Act::Patch(patch)) = first else { panic!("{first:?}") };
+    assert_eq!(patch["metadata"]["annotations"]["helmcharts.helm.cattle.io/unmanaged"], "true");
+    assert_eq!(patch["metadata"]["finalizers"], json!([]), "the controller takes it off nothing that is unmanaged");
+    assert!(ground.get("HelmChart", "kube-system", "rancher").is_null());
+    assert!(ground.get("HelmChart", "kube-system", "rke2-multus").is_object());
+    assert_eq!((ground.label("upgradeState"), ground.label("upgradeCleanup")), ("Failed", "Succeeded"));
 }

@@ -269,3 +269,38 @@ fn an_image_that_cannot_be_imported_fails_the_upgrade_with_its_words() {
     ground.settle();
     assert_eq!(ground.condition("ImageReady").0, "True");
 }
+
+#[test]
+fn a_release_with_another_rancher_has_to_say_where_its_chart_is() {
+    let with = |wanted: &str, drover: Value| {
+        let mut ground = with_release(|release| release.drover = None);
+        ground.put(json!({
+            "apiVersion": "management.cattle.io/v3", "kind": "Setting", "metadata": { "name": "server-version" },
+            "value": "v2.12.3",
+        }));
+        // Two products have a Setting of that name.
+        ground.objects.insert(
+            ("Setting".into(), String::new(), "harvester's".into()),
+            json!({
+                "apiVersion": "harvesterhci.io/v1beta1", "kind": "Setting", "metadata": { "name": "server-version" },
+                "value": "v1.7.0",
+            }),
+        );
+        let release = &mut ground.served.as_mut().unwrap().release;
+        (release.rancher, release.drover) = (wanted.to_owned(), Some(drover));
+        ground.settle();
+        (ground.reasons(), ground.condition("Progressing").2)
+    };
+    let chart = || json!({ "rancherChart": "charts/rancher.tgz" });
+    let refused = |text: &str| format!("the release asks for Rancher {text}");
+
+    let (reasons, said) = with("v2.13.1", json!({}));
+    assert_eq!(reasons, [Reason::ReleaseRefused]);
+    let where_it_is = "harvester-release.yaml does not say where its chart is (drover.rancherChart)";
+    assert!(said.contains(&refused(&format!("v2.13.1, v2.12.3 runs, and {where_it_is}"))), "{said}");
+    let (reasons, said) = with("v2.11.9", chart());
+    assert_eq!(reasons, [Reason::ReleaseRefused]);
+    assert!(said.contains(&refused("v2.11.9, v2.12.3 runs, and Rancher does not go back")), "{said}");
+    assert_eq!(with("v2.13.1", chart()).0, [Reason::ImagesPreloading]);
+    assert_eq!(with("v2.12.3", json!({})).0, [Reason::ImagesPreloading]);
+}

@@ -39,7 +39,7 @@ fn release() -> Served {
         harvester_chart: "1.8.0".into(),
         os: "Harvester v1.8.0".into(),
         kubernetes: "v1.34.1+rke2r1".into(),
-        drover: Some(serde::de::IgnoredAny),
+        drover: Some(json!({})),
         ..Release::default()
     };
     Served { release, ..Served::default() }
@@ -261,7 +261,15 @@ impl Ground {
     }
 
     /// Up to the moment at which the planner may ask for nodes.
-    fn until_nodes(mut self) -> Self {
+    fn until_nodes(self) -> Self {
+        let mut ground = self.until_services();
+        ground.finish("apply-manifests");
+        ground.settle();
+        ground
+    }
+
+    /// Up to the moment at which a Job raises the system services.
+    fn until_services(mut self) -> Self {
         self.settle();
         self.import();
         self.settle();
@@ -271,8 +279,6 @@ impl Ground {
             self.preload();
             self.settle();
         }
-        self.finish("apply-manifests");
-        self.settle();
         self
     }
 

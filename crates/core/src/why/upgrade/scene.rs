@@ -266,6 +266,8 @@ fn noted(text: &str) -> Option<Noted> {
         os: field("os"),
         kubernetes: field("kubernetes"),
         rancher: field("rancher"),
+        // Only Drover's own steps ask for it.
+        rancher_chart: String::new(),
         monitoring_chart: field("monitoringChart"),
         logging_chart: field("loggingChart"),
         min_upgradable_version: field("minUpgradableVersion"),

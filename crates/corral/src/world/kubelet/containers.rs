@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{digest, hex};
-use crate::world::annotations::{Lasts, Script};
+use crate::world::annotations::{LAST_WORDS, Lasts, Script};
 use crate::world::outcome::{doubled, sooner, stamp};
 use crate::world::pods;
 
@@ -162,6 +162,7 @@ impl Course<'_> {
         match self.ends(since) {
             Some(end) if end <= self.now => {
                 end_with(status, self.script.exit_code, self.now);
+                self.say_why(status);
                 turns.push(Turn::Ended(self.script.exit_code));
                 self.step(status, turns)
             }
@@ -169,6 +170,15 @@ impl Course<'_> {
                 status.ready |= self.ready_from(since).is_some_and(|moment| moment <= self.now);
                 Progress::GoesOn(self.next_turn(status, since))
             }
+        }
+    }
+
+    /// A program that fails can leave a message to those who look at its pod.
+    fn say_why(&self, status: &mut ContainerStatus) {
+        let words = self.pod.metadata.annotations.as_ref().and_then(|told| told.get(LAST_WORDS));
+        let ended = status.state.as_mut().and_then(|state| state.terminated.as_mut());
+        if let Some(ended) = ended.filter(|ended| ended.exit_code != 0) {
+            ended.message = words.cloned();
         }
     }
 

@@ -16,6 +16,9 @@ const UPGRADE_CONTAINER: &str = "upgrade";
 /// `drover node preload`.
 const PRELOAD: &str = "preload";
 
+/// `drover node apply-plan`.
+const APPLY_PLAN: &str = "apply-plan";
+
 /// How distributions mark their builds of a version. A tag or a label cannot hold the `+` that comes before the mark.
 const BUILD_MARKS: [&str; 2] = ["k3s", "rke2r"];
 
@@ -33,7 +36,8 @@ pub struct Upgraded {
 pub fn by(pod: &Pod, machine: &Machine, options: &KubeletOptions, now: Timestamp) -> Option<Upgraded> {
     let said = pod.metadata.annotations.as_ref();
     let text = |key: &str| said.and_then(|all| all.get(key)).cloned();
-    let kubelet_version = text(KUBELET_VERSION).or_else(|| plan_version(pod).map(in_full));
+    let kubelet_version =
+        text(KUBELET_VERSION).or_else(|| plan_version(pod).or_else(|| version_of_plan(pod)).map(in_full));
     let os_image = text(OS_IMAGE);
     let loads_images = machine.missing_images.is_some() && is_preload(pod);
     if kubelet_version.is_none() && os_image.is_none() && !loads_images {
@@ -69,6 +73,15 @@ fn plan_version(pod: &Pod) -> Option<&str> {
     }
     let label = all.get(labels::VERSION)?;
     Some(variable(upgrade, variables::PLAN_LATEST_VERSION).unwrap_or(label))
+}
+
+/// The version that `drover node apply-plan` installs, which the planner runs where no agent does.
+fn version_of_plan(pod: &Pod) -> Option<&str> {
+    let upgrade = pod.spec.as_ref()?.containers.iter().find(|container| container.name == UPGRADE_CONTAINER)?;
+    let args: Vec<&str> = upgrade.args.iter().flatten().map(String::as_str).collect();
+    let flags = args.strip_prefix(&["node", APPLY_PLAN])?;
+    let at = flags.iter().position(|flag| *flag == "--kubernetes-version")?;
+    flags.get(at + 1).copied()
 }
 
 fn variable<'a>(container: &'a Container, name: &str) -> Option<&'a str> {
