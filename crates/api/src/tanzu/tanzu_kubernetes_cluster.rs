@@ -130,9 +130,20 @@ pub struct TanzuKubernetesClusterStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub waits: Vec<PublishedWait>,
+    pub waits: Vec<CountedWait>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<LooseCondition>,
+}
+
+/// A wait that may not last for ever says how much of its time has been seen to pass.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CountedWait {
+    #[serde(flatten)]
+    pub wait: PublishedWait,
+    /// By a clock that nobody can set, in thirds: the next operator goes on from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_seconds: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]

@@ -8,13 +8,13 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use drover_core::cluster::Cluster;
+use drover_core::cluster::{Cluster, ObjectRef};
 use drover_core::preflight::{Intent, Report, Verdict, examine};
 use drover_operator::objects::{self, Found};
 
 use crate::args::{Format, Usage};
 use crate::output::{Ended, print, print_document};
-use crate::sources::SourceArgs;
+use crate::sources::{Further, SourceArgs};
 
 #[derive(Debug, Args)]
 pub struct PreflightArgs {
@@ -35,7 +35,10 @@ pub struct PreflightArgs {
 pub fn run(args: &PreflightArgs, format: Option<Format>) -> anyhow::Result<()> {
     // What cannot be read is said before the cluster is asked.
     let manifests = args.file.as_ref().map(read_manifests).transpose()?;
-    let cluster = args.source.look()?;
+    let asked = args.object.as_deref().and_then(|object| ObjectRef::named(object).ok());
+    let asked = asked.into_iter().chain(manifests.iter().flatten().filter_map(Intent::object));
+    let authorities = asked.filter(ObjectRef::is_guest).collect();
+    let cluster = args.source.look_further(&Further { authorities, ..Further::default() })?;
     let intents = match (&args.object, manifests, &args.to) {
         (Some(object), ..) => vec![Intent::named(&cluster, object).map_err(|error| Usage(error.to_string()))?],
         (None, Some(intents), _) => intents,

@@ -7,7 +7,7 @@ use drover_core::why::{Unexplained, explain, explain_all};
 
 use crate::args::{Format, Usage};
 use crate::output::{print, print_document};
-use crate::sources::SourceArgs;
+use crate::sources::{Further, SourceArgs};
 
 #[derive(Debug, Args)]
 pub struct WhyArgs {
@@ -18,6 +18,10 @@ pub struct WhyArgs {
     /// Everything in the cluster that waits
     #[arg(long, conflicts_with = "object")]
     all: bool,
+    /// Look into the guest cluster as well, with the kubeconfig in its Secret NAME-kubeconfig, an administrator's: which pods and
+    /// budgets hold up a drain there, and why Nodes are not ready
+    #[arg(long, conflicts_with = "all")]
+    into_guest: bool,
     #[command(flatten)]
     source: SourceArgs,
 }
@@ -25,7 +29,12 @@ pub struct WhyArgs {
 pub fn run(args: &WhyArgs, format: Option<Format>) -> anyhow::Result<()> {
     // A name that cannot be read is said before anything is looked at.
     let object = args.object.as_deref().map(ObjectRef::named).transpose().map_err(|error| Usage(error.to_string()))?;
-    let cluster = args.source.look()?;
+    let inside = object.clone().filter(|_| args.into_guest);
+    if args.into_guest && (!args.source.is_live() || !inside.as_ref().is_some_and(ObjectRef::is_guest)) {
+        let sentence = "--into-guest goes with tkc/NAMESPACE/NAME or cluster/NAMESPACE/NAME of a live cluster";
+        return Err(Usage(sentence.to_owned()).into());
+    }
+    let cluster = args.source.look_further(&Further { inside, ..Further::default() })?;
     let explanations = match &object {
         Some(object) => vec![explain(&cluster, object).map_err(told)?],
         None => explain_all(&cluster),

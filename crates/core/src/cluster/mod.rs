@@ -61,6 +61,9 @@ pub use shelf::{Projection, Shelf};
 pub use storage::{PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment};
 pub use workload::{DaemonSet, Deployment, Job, ReplicaSet, Secret, ServiceAccount, StatefulSet};
 
+/// What is unseen of a guest cluster that could not be looked into.
+pub const INSIDE: &str = "GuestCluster";
+
 /// What one look has found.
 #[derive(Debug, Clone, Default)]
 pub struct Cluster {
@@ -103,6 +106,8 @@ pub struct Cluster {
     /// The same objects as the Plan engine reads them.
     pub engine: EngineObjects,
     pub unseen: Vec<Unseen>,
+    /// Guest clusters that were looked into, by namespace and name.
+    pub inside: BTreeMap<(String, String), Cluster>,
     /// Worked out when it is first asked for: several checks look at it, and it is dear.
     departures: OnceLock<BTreeMap<String, Departure>>,
     /// The same holds for this: it is the same for every pod that finds no node.

@@ -40,6 +40,11 @@ const KINDS: [(&str, &[&str]); 14] = [
 const UPGRADES: &str = "harvester-system";
 
 impl ObjectRef {
+    /// Whether it stands for a guest cluster.
+    pub fn is_guest(&self) -> bool {
+        ["TanzuKubernetesCluster", "Cluster"].contains(&self.kind.as_str())
+    }
+
     /// By the name that people give it.
     pub fn named(text: &str) -> Result<ObjectRef, Unnamed> {
         let parts: Vec<&str> = text.split('/').collect();

@@ -1,5 +1,6 @@
 //! Certificates that would end during the upgrade, or soon after.
 
+use drover_api::cluster_api::secrets;
 use drover_api::harvester::CATTLE_NAMESPACE;
 use drover_api::harvester::upgrade::annotations;
 use jiff::{SignedDuration, Timestamp};
@@ -10,6 +11,8 @@ use crate::cluster::{Cluster, ObjectRef, Projection};
 /// As Harvester wants it, unless an annotation says otherwise.
 const DAYS: i64 = 7;
 const MONTH: i64 = 30;
+/// An authority takes longer to replace: everybody has to learn of the new one first.
+const QUARTER: i64 = 90;
 
 pub const CHECKS: &[Check] = &[
     Check {
@@ -116,17 +119,37 @@ fn rancher(cluster: &Cluster, _: &Intent) -> Vec<Finding> {
         if let Some(Ok(end)) = &contents.certificate
             && ends_within(cluster, *end, DAYS)
         {
-            let sentence = format!(
-                "the certificate in secret {namespace}/{name} ends on {end}, in {} days",
-                days_left(cluster, *end)
-            );
             let remedy = format!(
                 "kubectl -n {namespace} delete secret {name} && kubectl -n {namespace} rollout restart deployment rancher"
             );
-            findings.push(Finding::new(sentence).about([ObjectRef::new("Secret", namespace, name)]).remedy(remedy));
+            findings.push(in_secret(cluster, namespace, name, *end).remedy(remedy));
         }
     }
     findings
+}
+
+fn in_secret(cluster: &Cluster, namespace: &str, name: &str, end: Timestamp) -> Finding {
+    let left = days_left(cluster, end);
+    let sentence = format!("the certificate in secret {namespace}/{name} ends on {end}, in {left} days");
+    Finding::new(sentence).about([ObjectRef::new("Secret", namespace, name)])
+}
+
+/// The authorities of a guest cluster that end soon, or cannot be read. There is time to replace one while the others still trust it.
+pub fn of_guest(cluster: &Cluster, namespace: &str, name: &str) -> Vec<Finding> {
+    let authorities = [secrets::CA, secrets::ETCD, secrets::PROXY].map(|end| format!("{name}{end}"));
+    let look =
+        |secret: String| match cluster.contents.get(&(namespace.to_owned(), secret.clone()))?.certificate.as_ref()? {
+            Ok(end) if ends_within(cluster, *end, DAYS) => Some(in_secret(cluster, namespace, &secret, *end)),
+            Ok(end) if ends_within(cluster, *end, QUARTER) => {
+                Some(Finding { milder: Some(Severity::Risks), ..in_secret(cluster, namespace, &secret, *end) })
+            }
+            Ok(_) => None,
+            Err(why) => {
+                let sentence = format!("the certificate in secret {namespace}/{secret} cannot be read: {why}");
+                Some(Finding::new(sentence).about([ObjectRef::new("Secret", namespace, &secret)]))
+            }
+        };
+    authorities.into_iter().filter_map(look).collect()
 }
 
 fn warned(cluster: &Cluster, _: &Intent) -> Vec<Finding> {

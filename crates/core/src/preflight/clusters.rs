@@ -2,6 +2,7 @@
 
 use jiff::SignedDuration;
 
+use super::certificates::of_guest;
 use super::guests::{missing_secrets, not_running};
 use super::versions::Release;
 use super::{Asked, Check, Finding, Intent, Scope, Severity, path};
@@ -88,6 +89,17 @@ pub const CHECKS: &[Check] = &[
         remedy: "let the control plane be rolled out before (spec.rolloutBefore.certificatesExpiryDays)",
         reads: &["Machine"],
         look: certificates,
+    },
+    Check {
+        code: "DRV-CAPI-009",
+        severity: Severity::Blocks,
+        scope: Scope::ClusterApi,
+        title: "An authority of the guest cluster ends soon",
+        consequence: "when it has ended, no machine trusts another any more, new ones too: an update makes none anew. Within three months \
+                      it is a risk, within a week it blocks.",
+        remedy: "replace the authorities by hand, as Kubernetes describes it (manual rotation of CA certificates), before the update",
+        reads: &["KubeadmControlPlane", "Secret", "SecretContents"],
+        look: authorities,
     },
 ];
 
@@ -240,6 +252,10 @@ fn secrets(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
         Some(_) => missing_secrets(cluster, &own.metadata.namespace, &own.metadata.name),
         None => Vec::new(),
     }
+}
+
+fn authorities(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
+    asked(intent).map_or_else(Vec::new, |own| of_guest(cluster, &own.metadata.namespace, &own.metadata.name))
 }
 
 fn certificates(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {

@@ -10,6 +10,7 @@ use drover_api::tanzu::tanzu_kubernetes_release::{conditions, labels as release_
 use drover_api::tanzu::{NAMESPACE, tanzu_kubernetes_cluster::jobs};
 use drover_api::vm_operator::virtual_machine_image::annotations::DISTRIBUTION;
 
+use super::certificates::of_guest;
 use super::versions::Release;
 use super::{Asked, Check, Finding, Intent, Scope, Severity};
 use crate::cluster::tanzu::{GuestCluster, MachineImage, Pool, Release as Distribution};
@@ -148,6 +149,17 @@ pub const CHECKS: &[Check] = &[
         remedy: "look at the machines of the control plane, at its load balancer, and at the kubeconfig in the Secret that is named",
         reads: &["TanzuKubernetesCluster"],
         look: silent,
+    },
+    Check {
+        code: "DRV-TKC-014",
+        severity: Severity::Blocks,
+        scope: Scope::Guests,
+        title: "An authority of the guest cluster ends soon",
+        consequence: "when it has ended, no machine trusts another any more, new ones too: an update makes none anew. Within three months \
+                      it is a risk, within a week it blocks.",
+        remedy: "replace the authorities by hand, as Kubernetes describes it (manual rotation of CA certificates), before the update",
+        reads: &["TanzuKubernetesCluster", "Secret", "SecretContents"],
+        look: authorities,
     },
 ];
 
@@ -333,6 +345,10 @@ pub fn missing_secrets(cluster: &Cluster, namespace: &str, name: &str) -> Vec<Fi
             .about([ObjectRef::new("Secret", namespace, &secret)])
     };
     missing.map(finding).collect()
+}
+
+fn authorities(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
+    guest(intent).map_or_else(Vec::new, |guest| of_guest(cluster, &guest.metadata.namespace, &guest.metadata.name))
 }
 
 fn even(_: &Cluster, intent: &Intent) -> Vec<Finding> {

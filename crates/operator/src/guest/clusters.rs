@@ -12,7 +12,7 @@ use drover_core::decision::Act;
 use drover_core::guest::tanzu::addons::Told;
 use drover_core::guest::tanzu::between::{self, Standing};
 use drover_core::guest::tanzu::places::{Places, by_name};
-use drover_core::guest::tanzu::{Decision, Settings, View, decide, forsaken, order_of_addons, standing};
+use drover_core::guest::tanzu::{Decision, Settings, View, Watched, decide, forsaken, order_of_addons, standing};
 use drover_core::guest::{Collection, Write};
 use jiff::Timestamp;
 use kube::Client;
@@ -111,8 +111,7 @@ impl Clusters {
             leading_until,
             desks: BTreeMap::new(),
             orphans_due: Timestamp::MAX,
-            began: clock.now(),
-            looked: Timestamp::MIN,
+            steady: clock.steady(),
             peeks: JoinSet::new(),
             told: BTreeMap::new(),
         };
@@ -144,6 +143,8 @@ struct Desk {
     asking: bool,
     asked: Timestamp,
     status_written: Timestamp,
+    /// How long what it waits for has lasted.
+    watched: Watched,
 }
 
 impl Desk {
@@ -160,6 +161,7 @@ impl Desk {
             asking: false,
             asked: Timestamp::MIN,
             status_written: Timestamp::MIN,
+            watched: Watched::default(),
         }
     }
 
@@ -190,9 +192,8 @@ struct Shift {
     desks: BTreeMap<Key, Desk>,
     /// When to look for Jobs whose clusters are gone.
     orphans_due: Timestamp,
-    /// When this process began to look, by the clock as it is set now.
-    began: Timestamp,
-    looked: Timestamp,
+    /// What all moments of this process are told by: nobody can set it.
+    steady: Clock,
     peeks: JoinSet<()>,
     /// What was last said of each cluster.
     told: BTreeMap<Key, Vec<String>>,
@@ -200,7 +201,7 @@ struct Shift {
 
 impl Shift {
     async fn run(mut self, mut news: UnboundedReceiver<News>, mut turns: UnboundedReceiver<inbox::Message>) {
-        let clock = self.options.clock;
+        let steady = self.steady;
         loop {
             let due = self.desks.values().map(|desk| desk.due).min().unwrap_or(Timestamp::MAX).min(self.orphans_due);
             tokio::select! {
@@ -209,6 +210,8 @@ impl Shift {
                     if let inbox::Message::Leading(leading) = turn {
                         tracing::info!("guest clusters: {}", if leading { "leading" } else { "not leading" });
                         self.leading = leading;
+                        // Meanwhile another may have waited for it.
+                        self.desks.values_mut().for_each(|desk| desk.watched = Watched::default());
                         self.wake_all();
                         self.look_for_orphans(COALESCE);
                     }
@@ -217,7 +220,7 @@ impl Shift {
                     Some(message) => self.take(message),
                     None => return,
                 },
-                () = clock.sleep_until(due) => self.look().await,
+                () = steady.sleep_until(due) => self.look().await,
             }
             while self.peeks.try_join_next().is_some() {}
         }
@@ -244,7 +247,7 @@ impl Shift {
                 self.wake_all();
             }
             News::Nodes { key, nodes, configuration } => {
-                let now = self.options.clock.now();
+                let now = self.steady.now();
                 let Some(desk) = self.desks.get_mut(&key) else { return };
                 // What was told once stays so while the guest does not answer.
                 let configuration = configuration.or_else(|| desk.configuration.clone());
@@ -254,7 +257,7 @@ impl Shift {
                 }
             }
             News::Asked { key, addons } => {
-                let now = self.options.clock.now();
+                let now = self.steady.now();
                 if let Some(desk) = self.desks.get_mut(&key) {
                     desk.hear(addons, now);
                 }
@@ -289,7 +292,7 @@ impl Shift {
 
     fn keep_desks(&mut self) {
         let keys: BTreeSet<Key> = self.ledger.clusters().map(key_of).collect();
-        let now = self.options.clock.now();
+        let now = self.steady.now();
         if self.desks.keys().any(|known| !keys.contains(known)) || self.desks.is_empty() {
             self.look_for_orphans(COALESCE);
         }
@@ -301,7 +304,7 @@ impl Shift {
     }
 
     fn look_for_orphans(&mut self, after: Duration) {
-        self.orphans_due = self.orphans_due.min(later(self.options.clock.now(), after));
+        self.orphans_due = self.orphans_due.min(later(self.steady.now(), after));
     }
 
     fn wake_all(&mut self) {
@@ -309,7 +312,7 @@ impl Shift {
     }
 
     fn wake(&mut self, which: impl Fn(&Key) -> bool, asks: bool) {
-        let soon = later(self.options.clock.now(), COALESCE);
+        let soon = later(self.steady.now(), COALESCE);
         for (_, desk) in self.desks.iter_mut().filter(|(key, _)| which(key)) {
             if asks {
                 desk.asks_at = desk.asks_at.min(later(desk.asked, PEEK_AGAIN));
@@ -319,21 +322,8 @@ impl Shift {
         }
     }
 
-    /// Moments that lie ahead because somebody has set the clock back are none to wait for.
-    fn heed_clock(&mut self, now: Timestamp) {
-        if now < self.looked {
-            (self.began, self.orphans_due) = (now, now);
-            for desk in self.desks.values_mut() {
-                desk.due = now;
-                [desk.not_before, desk.asks_at, desk.asked, desk.status_written] = [Timestamp::MIN; 4];
-            }
-        }
-        self.looked = now;
-    }
-
     async fn look(&mut self) {
-        let now = self.options.clock.now();
-        self.heed_clock(now);
+        let now = self.steady.now();
         let due: Vec<Key> = self.desks.iter().filter(|(_, desk)| desk.due <= now).map(|(key, _)| key.clone()).collect();
         for key in due {
             if let Some(desk) = self.desks.get_mut(&key) {
@@ -344,6 +334,7 @@ impl Shift {
             }
             if let Some(who) = self.ledger.incumbent() {
                 self.tell(&key, vec![format!("AnotherControllerActs: {who} keeps it; nothing is written beside it")]);
+                self.desks.entry(key).and_modify(|desk| desk.watched = Watched::default());
                 continue;
             }
             self.look_at(&key).await;
@@ -367,7 +358,7 @@ impl Shift {
     }
 
     async fn look_at(&mut self, key: &Key) {
-        let now = self.options.clock.now();
+        let now = self.steady.now();
         let Some(decision) = self.decide(key, now) else { return };
         if let Some(desk) = self.desks.get_mut(key).filter(|desk| decision.asks_guest && !desk.asking) {
             desk.asks_at = now;
@@ -378,6 +369,7 @@ impl Shift {
         self.peek(key, now);
         self.tell(key, decision.waits.iter().map(|wait| format!("{}: {}", wait.reason, wait.sentence)).collect());
         if let Some(desk) = self.desks.get_mut(key) {
+            desk.watched = decision.watched;
             desk.due = decision.look_again.map_or(desk.due, |moment| moment.min(desk.due));
             // What is only told can wait; what is acted on is told first.
             let again = later(desk.status_written, STATUS_AGAIN);
@@ -394,7 +386,7 @@ impl Shift {
                 return;
             }
             let result = self.write(&write).await;
-            let now = self.options.clock.now();
+            let now = self.steady.now();
             let Some(desk) = self.desks.get_mut(key) else { return };
             match result {
                 Ok(()) => {
@@ -469,7 +461,7 @@ impl Shift {
         let errand = Errand {
             api: self.api.clone(),
             guests: self.options.guests.clone(),
-            clock: self.options.clock,
+            clock: self.steady,
             key: key.clone(),
             order,
             leading_until: self.leading_until.clone(),
@@ -488,7 +480,7 @@ impl Shift {
         Some(decide(&View { places, after: &after, ..view }))
     }
 
-    fn view(&self, key: &Key, now: Timestamp) -> Option<View<'_>> {
+    fn view(&self, key: &Key, steady: Timestamp) -> Option<View<'_>> {
         let desk = self.desks.get(key)?;
         Some(View {
             tkc: self.ledger.cluster(key)?,
@@ -501,8 +493,9 @@ impl Shift {
             places: None,
             after: &[],
             settings: &self.options.settings,
-            began: self.began,
-            now,
+            watched: &desk.watched,
+            steady,
+            now: self.options.clock.now(),
         })
     }
 }

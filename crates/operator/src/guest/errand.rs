@@ -70,12 +70,7 @@ impl Errand {
     /// The API of the guest, and its Nodes.
     async fn reach(&self) -> Result<(Api, Vec<Value>), String> {
         let (namespace, name) = &self.key;
-        let name = format!("{name}{}", secrets::KUBECONFIG);
-        let path = format!("/api/v1/namespaces/{namespace}/secrets/{name}");
-        let secret = read(&self.api, &path).await.map_err(|error| error.to_string())?;
-        let value = secret["data"][secrets::VALUE].as_str().and_then(|value| STANDARD.decode(value).ok());
-        let kubeconfig = value.and_then(|value| String::from_utf8(value).ok());
-        let kubeconfig = kubeconfig.ok_or_else(|| format!("Secret {namespace}/{name} holds no kubeconfig"))?;
+        let kubeconfig = kubeconfig_of(&self.api, namespace, name).await.map_err(|error| error.to_string())?;
         let guest = Api::new(self.guests.reach(Keys { kubeconfig, etcd: None }).await?.client, self.clock);
         let list = read(&guest, "/api/v1/nodes").await.map_err(|error| error.to_string())?;
         Ok((guest, list["items"].as_array().cloned().unwrap_or_default()))
@@ -106,6 +101,15 @@ impl Errand {
             }
         }
     }
+}
+
+/// What the Secret of a cluster says of the way to it.
+pub async fn kubeconfig_of(api: &Api, namespace: &str, cluster: &str) -> Result<String, ApiError> {
+    let name = format!("{cluster}{}", secrets::KUBECONFIG);
+    let secret = read(api, &format!("/api/v1/namespaces/{namespace}/secrets/{name}")).await?;
+    let value = secret["data"][secrets::VALUE].as_str().and_then(|value| STANDARD.decode(value).ok());
+    let kubeconfig = value.and_then(|value| String::from_utf8(value).ok());
+    kubeconfig.ok_or_else(|| ApiError::Unreadable(format!("Secret {namespace}/{name} holds no kubeconfig")))
 }
 
 /// Reads what the next decision needs.

@@ -34,6 +34,8 @@ pub use self::real::RealGuests;
 pub use self::recovery::{RecoveryError, recover_certificates};
 pub use self::word::{TanzuVerbs, WordError};
 
+pub(crate) use self::errand::kubeconfig_of;
+
 use self::books::Books;
 use self::etcd::Authority;
 use self::hands::Hands;

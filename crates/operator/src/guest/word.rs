@@ -3,7 +3,7 @@
 use drover_api::tanzu::NAMESPACE;
 use drover_clock::Clock;
 use drover_core::guest::tanzu::verbs::{self, Refusal};
-use drover_core::guest::tanzu::{Settings, View};
+use drover_core::guest::tanzu::{Settings, View, Watched};
 use drover_core::guest::{Collection, Write};
 use jiff::SignedDuration;
 use kube::Client;
@@ -95,7 +95,8 @@ impl TanzuVerbs {
             places: None,
             after: &[],
             settings: &settings,
-            began: self.clock.now(),
+            watched: &Watched::default(),
+            steady: self.clock.now(),
             now: self.clock.now(),
         };
         Ok(decide(&view)?)

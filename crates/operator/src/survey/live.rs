@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_api::cluster_api::secrets;
 use drover_clock::Clock;
-use drover_core::cluster::{Cause, Cluster, RESOURCES, Resource, Unseen};
+use drover_core::cluster::{Cause, Cluster, FOLLOWED, INSIDE, ObjectRef, RESOURCES, Resource, Unseen};
 use futures::StreamExt;
 use kube::Client;
 use serde::Deserialize;
@@ -14,6 +15,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::{kubelets, metrics, pages, servers};
 use crate::api::{Api, ApiError};
+use crate::connect::connect_with;
+use crate::guest::kubeconfig_of;
 
 /// Requests that are under way at the same time.
 const AT_ONCE: usize = 8;
@@ -61,7 +64,7 @@ pub async fn look(client: Client, clock: &Clock) -> Cluster {
             servers::look(&further.servers, "ServerCertificate", desk.clone()),
             servers::look(&further.kubelets, "KubeletCertificate", desk.clone()),
             metrics::look(asked, desk.clone()),
-            secrets(asked, &further.plan_namespaces, desk.clone()),
+            contents(asked, &further.plan_namespaces, desk.clone()),
             leases(asked, &further.plan_namespaces, desk.clone()),
             behind_machines(asked, known, &further.behind_machines, desk.clone()),
         );
@@ -316,7 +319,7 @@ async fn behind_machines(api: &Api, served: &BTreeMap<String, BTreeSet<String>>,
 }
 
 /// The contents of a few Secrets: those that Plans may name, and certificates.
-async fn secrets(api: &Api, namespaces: &BTreeSet<String>, desk: Desk) {
+async fn contents(api: &Api, namespaces: &BTreeSet<String>, desk: Desk) {
     let mut paths: Vec<(String, &str)> =
         namespaces.iter().map(|namespace| (format!("/api/v1/namespaces/{namespace}/secrets"), "")).collect();
     paths.push(("/api/v1/secrets".to_owned(), "&fieldSelector=type%3Dkubernetes.io%2Ftls"));
@@ -332,6 +335,63 @@ async fn secrets(api: &Api, namespaces: &BTreeSet<String>, desk: Desk) {
     if let Some(error) = failed {
         let unseen = Unseen { kind: "SecretContents".to_owned(), object: None, cause: cause(&error) };
         let _ = desk.send(Arrival::Unseen(unseen));
+    }
+}
+
+/// Reads until when the authorities of guest clusters are good: each by its name, since the other Secrets beside them are nobody's business.
+pub async fn authorities(client: Client, clock: &Clock, guests: &[ObjectRef], cluster: &mut Cluster) {
+    let api = &Api::new(client, *clock);
+    fill(cluster, |desk| async move {
+        for guest in guests {
+            for end in [secrets::CA, secrets::ETCD, secrets::PROXY] {
+                let path = format!("/api/v1/namespaces/{}/secrets/{}{end}", guest.namespace, guest.name);
+                match api.get(&path).await {
+                    Ok(answer) => {
+                        let text = String::from_utf8_lossy(&answer).into_owned();
+                        let _ = desk.send(Arrival::Item { api_version: "v1".into(), kind: "Secret", text });
+                    }
+                    // Another check tells of it.
+                    Err(error) if error.code() == Some(404) => (),
+                    Err(error) => {
+                        let unseen = Unseen { kind: "SecretContents".to_owned(), object: None, cause: cause(&error) };
+                        let _ = desk.send(Arrival::Unseen(unseen));
+                        return;
+                    }
+                }
+            }
+        }
+    })
+    .await;
+}
+
+/// What of a guest cluster tells why a Node is not well, or cannot be emptied: kinds of Kubernetes itself, and no Secrets.
+fn of_nodes() -> BTreeSet<&'static str> {
+    let is_told = |resource: &&Resource| resource.is_built_in() && FOLLOWED.contains(&resource.kind);
+    RESOURCES.iter().filter(is_told).map(|resource| resource.kind).filter(|kind| *kind != "Secret").collect()
+}
+
+/// Looks into a guest cluster, by the kubeconfig in its Secret.
+pub async fn inside(client: Client, clock: &Clock, guest: &ObjectRef, cluster: &mut Cluster) {
+    let (namespace, name) = (&guest.namespace, &guest.name);
+    let api = Api::new(client, *clock);
+    let look = async {
+        let kubeconfig = kubeconfig_of(&api, namespace, name).await.map_err(|error| match error.code() {
+            Some(404) => Cause::Unreachable("it is not there".to_owned()),
+            _ => cause(&error),
+        })?;
+        let client = connect_with(&kubeconfig).await.map_err(|error| Cause::Unreadable(error.to_string()))?;
+        let guest = look_at(client, clock, &of_nodes(), LIMIT).await;
+        match guest.blind_to("Node") {
+            Some(unseen) => Err(unseen.cause.clone()),
+            None => Ok(guest),
+        }
+    };
+    match look.await {
+        Ok(guest) => drop(cluster.inside.insert((namespace.clone(), name.clone()), guest)),
+        Err(cause) => {
+            let secret = ObjectRef::new("Secret", namespace, &format!("{name}{}", secrets::KUBECONFIG));
+            cluster.unseen.push(Unseen { kind: INSIDE.to_owned(), object: Some(secret), cause });
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use drover_clock::Clock;
-use drover_core::cluster::Cluster;
+use drover_core::cluster::{Cluster, ObjectRef};
 use kube::Client;
 
 use crate::objects::ObjectsError;
@@ -60,6 +60,16 @@ pub enum SurveyError {
 /// Looks at a live cluster: a bounded number of requests, side by side, each with a limit of its own.
 pub async fn live(client: Client, clock: &Clock) -> Cluster {
     live::look(client, clock).await
+}
+
+/// Looks further: until when the authorities of these guest clusters are good.
+pub async fn authorities(client: Client, clock: &Clock, guests: &[ObjectRef], cluster: &mut Cluster) {
+    live::authorities(client, clock, guests, cluster).await;
+}
+
+/// Looks into a guest cluster with the kubeconfig in its Secret, an administrator's: only where somebody asks for that.
+pub async fn inside(client: Client, clock: &Clock, guest: &ObjectRef, cluster: &mut Cluster) {
+    live::inside(client, clock, guest, cluster).await;
 }
 
 /// Looks at some kinds of a live cluster, and beyond objects for no longer than `limit`.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use drover_api::marks::UPDATE_FINALIZER;
 use drover_api::tanzu::NAMESPACE;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::defaults::shown as named;
@@ -12,7 +12,7 @@ use super::difference::{leaves, shown};
 use super::job::{self, State};
 use super::places::{self, Gate};
 use super::wanted::{Wanted, patches};
-use super::{Held, Reason, View, Wait, text, time};
+use super::{Held, Reason, View, Wait, text};
 use crate::decision::Act;
 use crate::guest::copy;
 use crate::guest::dialect::Dialect;
@@ -178,11 +178,10 @@ pub fn course(view: &View<'_>, order: &Order, differs: bool, addons: Option<Wait
         jobs.iter().partition(|one| job::is_unbegun(one) && job::is_for(one, order));
     if let Some(ended) = others.iter().find(|one| job::is_for(one, order)) {
         let wait = failure(view, ended, "has ended well, and yet machines differ from what is asked for");
-        let until = time(&ended["status"]["completionTime"]).and_then(|end| end.checked_add(AFTERMATH).ok());
-        return match until.filter(|until| *until > view.now) {
-            Some(until) => Course::Waits(settles(view, ended, until)),
-            None => Course::Stopped(wait),
-        };
+        // Whoever looked before has waited for it in vain.
+        let is_told = view.published(&wait.subject, wait.reason).is_some();
+        let settles = settles(view, ended);
+        return if is_told || settles.is_over() { Course::Stopped(wait) } else { Course::Waits(settles) };
     }
     if let Some(wait) = addons {
         return Course::Waits(wait);
@@ -230,12 +229,10 @@ pub fn cleared(job: &Value) -> Write {
     }
 }
 
-fn settles(view: &View<'_>, job: &Value, until: Timestamp) -> Wait {
+fn settles(view: &View<'_>, job: &Value) -> Wait {
     let object = job_object(job);
     let sentence = format!("{object} has ended well, and its machines have not been seen yet");
-    let mut wait = view.wait(object, Reason::ControlPlaneUpdating, sentence);
-    wait.deadline = Some(until);
-    wait
+    view.wait(object, Reason::ControlPlaneUpdating, sentence).at_most(view, AFTERMATH)
 }
 
 fn failure(view: &View<'_>, job: &Value, how: &str) -> Wait {

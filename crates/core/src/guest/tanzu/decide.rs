@@ -12,6 +12,7 @@ use super::difference::shown;
 use super::distribution::{Asked, Distribution, asked, written_down};
 use super::publish::{Findings, status};
 use super::wanted::{self, Wanted};
+use super::watched::counted;
 use super::{Decision, Held, Reason, View, Wait, addons, control_plane, creation, job, places, rollout, text, workers};
 use crate::decision::Act;
 use crate::guest::order::{Order, Version};
@@ -42,10 +43,9 @@ pub fn decide(view: &View<'_>) -> Decision {
         // What differs is said before it is acted on.
         false => status(view, &found).into_iter().chain(acts).collect(),
     };
-    let deadlines = found.waits.iter().filter_map(|wait| wait.deadline);
-    let look_again = deadlines.filter(|deadline| *deadline > view.now).min();
+    let (watched, look_again) = counted(view, &found.waits);
     let Findings { waits, asks_guest, asks_again, .. } = found;
-    Decision { writes, waits, look_again, asks_guest, asks_again }
+    Decision { writes, waits, look_again, watched, asks_guest, asks_again }
 }
 
 /// What the guest is to be asked for; none if there is nothing to ask, or what is asked for is refused.

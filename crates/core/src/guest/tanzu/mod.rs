@@ -19,6 +19,7 @@ mod publish;
 mod rollout;
 pub mod verbs;
 mod wanted;
+mod watched;
 mod workers;
 
 #[cfg(test)]
@@ -27,12 +28,13 @@ mod tests;
 pub use decide::{decide, forsaken, order_of_addons, standing};
 pub(crate) use distribution::Parts;
 pub use job::Settings;
+pub use watched::{Spent, Watched};
 
 use std::collections::BTreeMap;
 
 use drover_api::cluster_api::labels;
 use drover_api::cluster_api::secrets::KUBECONFIG;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -61,8 +63,10 @@ pub struct View<'a> {
     /// The clusters that come before this one.
     pub after: &'a [between::Predecessor],
     pub settings: &'a Settings,
-    /// When whoever looks began to, by the same clock.
-    pub began: Timestamp,
+    /// What whoever looks has counted so far, and what its steady clock shows.
+    pub watched: &'a Watched,
+    pub steady: Timestamp,
+    /// What is written down: nothing is measured by it, since anybody can set it.
     pub now: Timestamp,
 }
 
@@ -71,7 +75,10 @@ pub struct View<'a> {
 pub struct Decision {
     pub writes: Vec<Write>,
     pub waits: Vec<Wait>,
+    /// By the steady clock.
     pub look_again: Option<Timestamp>,
+    /// What is counted until the next decision.
+    pub watched: Watched,
     /// The guest is to be asked for other add-ons than it was.
     pub asks_guest: bool,
     /// The guest is to be asked again after a while: what is waited for is seen there alone.
@@ -86,6 +93,8 @@ pub struct Wait {
     pub sentence: String,
     pub since: Timestamp,
     pub deadline: Option<Timestamp>,
+    /// Where it may not last for ever.
+    pub spent: Option<Spent>,
     pub remedy: Option<String>,
 }
 
@@ -231,11 +240,9 @@ impl<'a> View<'a> {
 
     /// A wait that began when it was first published, or now.
     fn wait(&self, subject: Object, reason: Reason, sentence: impl Into<String>) -> Wait {
-        let shown = subject.to_string();
-        let mut published = self.tkc["status"]["waits"].as_array().into_iter().flatten();
-        let known = published.find(|wait| wait["subject"] == shown && wait["reason"] == reason.to_string());
+        let known = self.published(&subject, reason);
         let since = known.and_then(|wait| time(&wait["since"])).unwrap_or(self.now);
-        Wait { subject, reason, sentence: sentence.into(), since, deadline: None, remedy: None }
+        Wait { subject, reason, sentence: sentence.into(), since, deadline: None, spent: None, remedy: None }
     }
 }
 
@@ -243,16 +250,6 @@ impl Wait {
     fn with_remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self
-    }
-
-    /// It fails so long after `from`.
-    fn until(mut self, from: Timestamp, limit: SignedDuration) -> Self {
-        self.deadline = Some(from.checked_add(limit).unwrap_or(Timestamp::MAX));
-        self
-    }
-
-    fn is_over(&self, now: Timestamp) -> bool {
-        self.deadline.is_some_and(|deadline| deadline <= now)
     }
 }
 

@@ -144,6 +144,9 @@ fn published(wait: &Wait) -> Value {
     if let Some(deadline) = wait.deadline {
         shown["deadline"] = json!(Time(whole(deadline)));
     }
+    if let Some(waited) = wait.spent.and_then(|spent| spent.told()) {
+        shown["waitedSeconds"] = json!(waited);
+    }
     if let Some(remedy) = &wait.remedy {
         shown["remedy"] = json!(remedy);
     }

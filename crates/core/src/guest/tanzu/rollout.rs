@@ -2,11 +2,12 @@
 //! taken back where that is asked for.
 
 use drover_api::marks::{HELD, LAST_GOOD, ON_FAILURE, RETURN, WORKERS_FAILED};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::places::{self, Gate};
 use super::workers::{Target, Workers};
-use super::{Reason, View, Wait, text, time};
+use super::{Reason, Spent, View, Wait, text};
 use crate::decision::Act;
 use crate::guest::dialect::Dialect;
 use crate::guest::order::Version;
@@ -218,7 +219,7 @@ fn paused(view: &View<'_>, deployment: &Value) -> Wait {
 /// What a rollout under way waits for; what has taken too long halts it.
 fn watch(view: &View<'_>, workers: &Workers<'_>) -> Course {
     let waits = under_way(view, workers.deployment);
-    let over = waits.iter().find(|wait| wait.is_over(view.now));
+    let over = waits.iter().find(|wait| wait.is_over());
     let Some(over) = over else { return Course { waits, ..Course::default() } };
     let failed = json!({
         "target": workers.current.to_string(), "reason": over.reason.to_string(), "sentence": over.sentence,
@@ -232,12 +233,9 @@ fn watch(view: &View<'_>, workers: &Workers<'_>) -> Course {
 
 fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
     let mut waits = Vec::new();
-    for machine in view.machines(false) {
-        let object = Object::of(Side::Management, machine);
-        if !machine["metadata"]["deletionTimestamp"].is_null() {
-            let sentence = format!("{object} is on its way out");
-            waits.push(limited(view, object, Reason::MachineDeleting, sentence));
-        }
+    for (object, reason, _) in leaving(view) {
+        let sentence = format!("{object} is on its way out");
+        waits.push(limited(view, object, reason, sentence));
     }
     let spec = &deployment["spec"]["template"]["spec"];
     let is_new = |set: &&Value| is_owned(set, deployment) && set["spec"]["template"]["spec"] == *spec;
@@ -253,9 +251,7 @@ fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
         let object = Object::of(Side::Management, machine);
         if let Some(why) = Dialect::V1alpha2.failure(&machine["status"]) {
             let sentence = format!("{object} has failed: {why}");
-            let mut wait = view.wait(object, Reason::MachineProvisioning, sentence);
-            wait.deadline = Some(view.now);
-            waits.push(wait);
+            waits.push(view.wait(object, Reason::MachineProvisioning, sentence).at_most(view, SignedDuration::ZERO));
         } else if machine["status"]["nodeRef"].is_null() {
             let sentence = format!("{object} is not a Node yet");
             waits.push(limited(view, object, Reason::MachineProvisioning, sentence));
@@ -289,14 +285,9 @@ fn not_made(view: &View<'_>, of: &Value, why: &str) -> Wait {
     limited(view, object, Reason::MachinesNotMade, sentence)
 }
 
-/// It may take so long, counted from when it was first waited for, and not by the clock of who made or deleted a Machine. Whoever
-/// begins to look when that is over gives it the whole time once more: the clock of who looked before may be another.
+/// It may take as long as a machine may, counted from when it was first waited for.
 pub fn limited(view: &View<'_>, object: Object, reason: Reason, sentence: String) -> Wait {
-    let wait = view.wait(object, reason, sentence);
-    let (since, limit) = (wait.since, view.settings.machine_timeout);
-    let wait = wait.until(since, limit);
-    // A beginning that lies ahead was seen by a clock that was set back since.
-    if view.began <= view.now && wait.is_over(view.began) { wait.until(view.began, limit) } else { wait }
+    view.wait(object, reason, sentence).at_most(view, view.settings.machine_timeout)
 }
 
 fn is_owned(object: &Value, by: &Value) -> bool {
@@ -340,12 +331,19 @@ pub fn rolls(view: &View<'_>, deployment: &Value) -> bool {
     !of_it().any(|set| is_new(&set)) || of_it().filter(|set| !is_new(set)).any(has_some)
 }
 
-/// A worker is on its way out, and may still come to that: one that takes longer than it may is not waited for. Clocks need not agree,
-/// so a time that is far ahead counts no more than one that is long past.
+/// A worker is on its way out, and may still come to that: one that takes longer than it may is not waited for.
 pub fn someone_leaves(view: &View<'_>) -> bool {
-    let since = |machine: &Value| time(&machine["metadata"]["deletionTimestamp"]);
-    let mut leaving = view.machines(false).filter_map(since);
-    leaving.any(|since| view.now.duration_since(since).abs() < view.settings.machine_timeout)
+    leaving(view).any(|(_, _, spent)| !spent.is_all())
+}
+
+/// Workers that are on their way out, and for how long: counted whether or not a rollout waits for them.
+pub fn leaving(view: &View<'_>) -> impl Iterator<Item = (Object, Reason, Spent)> {
+    let is_leaving = |machine: &&Value| !machine["metadata"]["deletionTimestamp"].is_null();
+    view.machines(false).filter(is_leaving).map(|machine| {
+        let (object, reason) = (Object::of(Side::Management, machine), Reason::MachineDeleting);
+        let spent = Spent { waited: view.waited(&object, reason), limit: view.settings.machine_timeout };
+        (object, reason, spent)
+    })
 }
 
 fn pointed(target: &Target) -> Value {

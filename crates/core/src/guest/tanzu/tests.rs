@@ -28,8 +28,10 @@ struct Scene {
     global: Seen,
     system: Seen,
     settings: Settings,
-    began: Timestamp,
+    watched: Watched,
+    /// What the clock of who looks shows, and what it would show if nobody had set it.
     now: Timestamp,
+    steady: Timestamp,
     revision: u64,
     /// What became of add-ons; if nothing is said, all that is asked for is applied.
     told: Option<addons::Told>,
@@ -79,7 +81,8 @@ fn settled() -> Scene {
             service_account: "drover".into(),
             machine_timeout: SignedDuration::from_mins(15),
         },
-        began: noon(),
+        watched: Watched::default(),
+        steady: noon(),
         now: noon(),
         revision: 1,
         told: None,
@@ -268,7 +271,18 @@ impl Scene {
     }
 
     fn passes(&mut self, minutes: i64) {
+        self.clock_is_set_by(minutes);
+        self.steady = self.steady.checked_add(SignedDuration::from_mins(minutes)).unwrap();
+    }
+
+    fn clock_is_set_by(&mut self, minutes: i64) {
         self.now = self.now.checked_add(SignedDuration::from_mins(minutes)).unwrap();
+    }
+
+    /// The operator dies, and the clock of the next one is so many minutes off.
+    fn another_looks(&mut self, minutes: i64) {
+        self.clock_is_set_by(minutes);
+        (self.steady, self.watched) = (self.now, Watched::default());
     }
 
     fn view<'a>(&'a self, addons: Option<&'a addons::Told>) -> View<'a> {
@@ -283,7 +297,8 @@ impl Scene {
             places: self.turns.as_ref().map(turns::Turns::places),
             after: &self.after,
             settings: &self.settings,
-            began: self.began,
+            watched: &self.watched,
+            steady: self.steady,
             now: self.now,
         }
     }
@@ -298,6 +313,7 @@ impl Scene {
         let decision = self.decide();
         let purposes = decision.writes.iter().map(|write| write.purpose).collect();
         decision.writes.iter().for_each(|write| self.perform(write));
+        self.watched = decision.watched;
         purposes
     }
 
@@ -543,10 +559,16 @@ fn a_job_that_ends_well_and_changes_nothing_is_not_begun_again_and_again() {
     scene.goes_on();
     scene.job_ends("Complete");
 
+    scene.goes_on();
     assert_eq!(scene.reasons()[0], Reason::ControlPlaneUpdating, "its machines may not have been seen yet");
+    scene.another_looks(60);
+    scene.goes_on();
+    assert_eq!(scene.reasons()[0], Reason::ControlPlaneUpdating, "nor by one whose clock is ahead");
     scene.passes(2);
     assert_eq!(scene.reasons()[0], Reason::ControlPlaneUpdateFailed);
     assert!(!scene.goes_on().contains(&"begin the update of a control plane"));
+    scene.another_looks(-60);
+    assert_eq!(scene.reasons()[0], Reason::ControlPlaneUpdateFailed, "what was told stays so");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use drover_api::cluster_api::machine::{DRAIN_HEADER, FAILED_DRAIN, FINALIZER, an
 
 use super::super::link::{Certainty, Chain, Link, Outlook};
 use super::machine::{LATE, part};
-use super::{control_plane, in_a_line};
+use super::{control_plane, in_a_line, inside};
 use crate::cluster::cluster_api::{Machine, Reference};
 use crate::cluster::{Cluster, ObjectRef};
 
@@ -23,7 +23,10 @@ enum Stage {
 pub fn holds(cluster: &Cluster, machine: &Machine) -> Chain {
     match stage(cluster, machine) {
         Stage::Hook(prefix) => hook(cluster, machine, prefix),
-        Stage::Draining(words) => vec![draining(cluster, machine, &words)],
+        Stage::Draining(words) => {
+            let below = inside::kept(cluster, machine).into_iter().flatten();
+            [draining(cluster, machine, &words)].into_iter().chain(below).collect()
+        }
         Stage::Volumes(words) => {
             let statement = format!("volumes are still attached to its Node: {}", in_a_line(&words));
             let remedy = "look at the storage driver in the guest cluster: kubectl get volumeattachments";
@@ -31,7 +34,11 @@ pub fn holds(cluster: &Cluster, machine: &Machine) -> Chain {
         }
         Stage::Infrastructure => behind(cluster, machine, &machine.spec.infrastructure_ref),
         Stage::Bootstrap => behind(cluster, machine, &machine.spec.bootstrap.config_ref),
-        Stage::Unknown => vec![unknown(cluster, machine)],
+        // v1alpha2 says little of a drain.
+        Stage::Unknown => match inside::kept(cluster, machine).filter(|_| inside::is_cordoned(cluster, machine)) {
+            Some(below) => [link(cluster, machine, "its Node is being drained")].into_iter().chain(below).collect(),
+            None => vec![unknown(cluster, machine)],
+        },
     }
 }
 

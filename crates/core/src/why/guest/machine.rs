@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 
 use super::super::Explanation;
 use super::super::link::{Cause, Certainty, Chain, Link, Outlook, sort};
-use super::{ending, quota};
+use super::{ending, inside, quota};
 use crate::cluster::cluster_api::{Machine, Part, Reference, is_paused};
 use crate::cluster::{Cluster, Condition, ObjectRef};
 
@@ -55,7 +55,20 @@ pub fn holds(cluster: &Cluster, machine: &Machine) -> Option<Chain> {
     if !is_node && is_paused(&machine.metadata) {
         return Some(vec![super::paused(machine, "machine")]);
     }
-    if !is_node { Some(coming(cluster, machine)) } else { unwell(cluster, machine).map(|link| vec![link]) }
+    if !is_node {
+        return Some(coming(cluster, machine));
+    }
+    let below = inside::down(cluster, machine);
+    // v1alpha2 does not say of a Node that it is not ready.
+    let silent = || below.as_ref().map(|_| not_ready(cluster, machine));
+    let own = unwell(cluster, machine).or_else(silent)?;
+    Some([own].into_iter().chain(below.into_iter().flatten()).collect())
+}
+
+fn not_ready(cluster: &Cluster, machine: &Machine) -> Link {
+    let name = ObjectRef::of(machine).in_words();
+    let statement = format!("{name} is not well: its Node {} is not ready", machine.status.node_ref.name);
+    link(cluster, machine, statement).outlook(Outlook::Maybe)
 }
 
 /// What a Machine says itself, with its age and its owner.

@@ -1,10 +1,12 @@
-//! Why a guest cluster is not as it is asked for, as the management cluster knows it: nothing in the guest is asked.
+//! Why a guest cluster is not as it is asked for, as the management cluster knows it. What is in the guest ([`inside`]) is known only where
+//! its kubeconfig was allowed to be read.
 //!
 //! A Cluster of Cluster API is led by KubeadmControlPlane and MachineDeployments; they, their Machines and what stands behind these
 //! say what they wait for, each version of the API in its own place. A TanzuKubernetesCluster ([`tanzu`]) has the same below it.
 
 mod control_plane;
 mod ending;
+mod inside;
 mod machine;
 mod progress;
 mod quota;
@@ -19,7 +21,7 @@ use super::link::{Cause, Chain, Link, Outlook, sort};
 use super::plan::once_a_root;
 use super::{Explanation, driver};
 use crate::cluster::cluster_api::{Cluster as Guest, Machine, MachineDeployment, Reference, is_paused};
-use crate::cluster::{Cluster, ObjectRef, Projection};
+use crate::cluster::{Cluster, INSIDE, ObjectRef, Projection};
 use crate::guest::Version;
 pub use machine::explain as explain_machine;
 pub use progress::{Pool, Progress, is_of};
@@ -102,7 +104,8 @@ impl Found<'_> {
 }
 
 fn matters(kind: &str) -> bool {
-    const READ: [&str; 11] = [
+    const READ: [&str; 12] = [
+        INSIDE,
         "Cluster",
         "KubeadmControlPlane",
         "MachineDeployment",

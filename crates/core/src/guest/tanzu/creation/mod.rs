@@ -274,7 +274,7 @@ impl Pools<'_, '_> {
                 wait(format!("Node {node} of {object} is not ready yet, or its cluster does not answer"))
             }
         };
-        let is_over = held.is_over(view.now);
+        let is_over = held.is_over();
         found.waits.push(held);
         if is_over {
             let sentence = format!("{object} has taken too long");

@@ -283,6 +283,7 @@ fn what_somebody_changes_by_hand_in_mid_update_is_said_and_put_right_when_the_jo
     scene.control_plane_machine("cp-1", NEW);
     scene.change(Collection::Infrastructure, "WCPMachine/cp-1", |one| one["spec"]["className"] = json!("huge"));
     scene.job_ends("Complete");
+    scene.goes_on();
     scene.passes(2);
     assert_eq!(scene.reasons()[0], Reason::ControlPlaneUpdateFailed, "its Job is not begun again and again");
 }

@@ -37,16 +37,59 @@ fn a_worker_that_never_becomes_a_node_halts_the_rollout() {
 }
 
 #[test]
-fn whoever_has_just_begun_to_look_gives_a_worker_its_whole_time() {
-    let mut scene = rolling();
-    scene.goes_on();
-    // The clock of the next operator is an hour ahead.
-    scene.passes(60);
-    scene.began = scene.now;
-    assert_eq!(scene.reasons(), [Reason::MachineProvisioning]);
-    scene.passes(15);
+fn a_worker_has_its_whole_time_and_no_more_whatever_the_clock_is_set_to() {
+    for minutes in [60, -60] {
+        let mut scene = rolling();
+        scene.passes(1);
+        scene.clock_is_set_by(minutes);
+        scene.goes_on();
+        assert_eq!(scene.phase(), "updating");
+        scene.passes(13);
+        assert_eq!(scene.goes_on(), ["publish how far a cluster is"], "how much of its time has passed");
+        assert_eq!(scene.goes_on(), [""; 0]);
+        scene.passes(1);
 
-    halts(scene, "Machine/default/worker-3 is not a Node yet");
+        halts(scene, "Machine/default/worker-3 is not a Node yet");
+    }
+}
+
+#[test]
+fn the_next_operator_goes_on_from_what_was_counted_whatever_its_clock_shows() {
+    for minutes in [60, -60] {
+        let mut scene = rolling();
+        scene.passes(5);
+        scene.goes_on();
+        assert_eq!(scene.tkc["status"]["waits"][0]["waitedSeconds"], 300);
+        scene.passes(4);
+        scene.goes_on();
+
+        scene.another_looks(minutes);
+        let again = scene.decide().look_again.unwrap();
+        assert_eq!(again.duration_since(scene.steady), SignedDuration::from_mins(5), "to tell of the next step");
+        scene.goes_on();
+        scene.passes(9);
+        assert_eq!(scene.reasons(), [Reason::MachineProvisioning]);
+        scene.goes_on();
+        scene.passes(1);
+
+        halts(scene, "Machine/default/worker-3 is not a Node yet");
+    }
+}
+
+#[test]
+fn a_deadline_that_is_published_follows_a_clock_that_is_set_and_stays_otherwise() {
+    let mut scene = rolling();
+    let deadline = |scene: &Scene| text(&scene.tkc["status"]["waits"][0]["deadline"]).to_owned();
+    assert_eq!(deadline(&scene), "2026-01-01T12:15:00Z");
+    scene.passes(1);
+    // As clocks are that are kept right.
+    scene.now = scene.now.checked_add(SignedDuration::from_secs(2)).unwrap();
+    assert_eq!(scene.goes_on(), [""; 0]);
+
+    scene.clock_is_set_by(60);
+    scene.goes_on();
+
+    assert_eq!(deadline(&scene), "2026-01-01T13:15:02Z");
 }
 
 #[test]
