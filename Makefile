@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 # Programs are chosen by --bin, never by -p: then all of them share the dependencies that the tests were built with.
 
-.PHONY: help demo docs demo-real build image test test-real record diff-fuzz sim sabotage mutants fuzz bench bench-sim bench-harvester bench-plan bench-preflight lab
+.PHONY: help demo docs demo-real build image test test-real record diff-fuzz sim sabotage mutants fuzz bench bench-sim bench-harvester bench-plan bench-preflight bench-guests lab
 
 help: ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,8 +53,8 @@ sim: ## Every scenario: crashes at every write, every fault at every kind of wri
 sabotage: ## Search for every planted bug that does not show any more where it did (crates/sim/tests/sabotage.txt)
 	UPDATE=1 cargo test --locked --package drover-sim --test all every_planted_bug_is_found -- --nocapture
 
-mutants: ## Change core in small ways and look whether its tests notice (needs cargo-mutants); SHARD=0/64 for every 64th change
-	cargo mutants --package drover-core --profile mutants --baseline skip --timeout 60 --sharding round-robin --shard $(or $(SHARD),0/1)
+mutants: ## Change core in small ways and look whether its tests notice (needs cargo-mutants); SHARD=0/1 for all changes, 0/8 is an eighth
+	cargo run --locked --quiet --bin drover-mutants -- --shard $(or $(SHARD),0/8)
 
 # libFuzzer needs counters in the code, and no sanitizer: a stable compiler can do that.
 FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)
@@ -74,6 +74,9 @@ bench: ## Measure the embedded API server, the simulated world and the operator
 
 bench-preflight: ## Measure preflight on 1,000 nodes, 10,000 VMs and 30,000 pods
 	cargo bench --locked -p drover --bench preflight
+
+bench-guests: ## Measure an operator with 200 guest clusters of 6 machines that nobody changes: its work, its memory, what it asks of guests
+	cargo bench --locked -p drover --bench guests
 
 bench-sim: ## Measure simulated upgrades: crashes at every write, 100 nodes, 1,000 nodes with 30,000 pods
 	cargo bench --locked -p drover-sim --bench sim

@@ -23,7 +23,7 @@ const SEED: u64 = 1;
 /// Random schedules of each scenario, after all that is tried at every write.
 const RANDOM: usize = 12;
 /// Of all two crashes, every so many-th where all scenarios are tried: they are most of what there is.
-const DOUBLES: usize = 11;
+const DOUBLES: usize = 23;
 
 #[derive(Debug, Args)]
 pub struct SimulateArgs {

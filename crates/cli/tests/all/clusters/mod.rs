@@ -5,6 +5,7 @@
 #[path = "../../../../../tests/clusters/cases.rs"]
 mod cases;
 mod guests;
+mod inside;
 mod preflight;
 mod why;
 

@@ -286,7 +286,7 @@ fn a_machine_that_somebody_has_deleted_is_made_again_and_one_that_still_goes_is_
 
     scene.own.forget(Collection::Configs, &name);
     scene.settles();
-    assert_eq!(scene.masters(), [name.clone()]);
+    assert_eq!(scene.masters(), std::slice::from_ref(&name));
     assert_eq!(scene.names(Collection::Configs), [name]);
 }
 
