@@ -22,7 +22,6 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 const CLUSTERS: usize = 200;
-const NAMESPACES: usize = 20;
 const CONTROL_PLANE: usize = 3;
 const WORKERS: usize = 3;
 const VERSION: &str = "v1.16.7+vmware.1-guest.1";
@@ -109,7 +108,7 @@ fn local() -> SocketAddr {
 /// Clusters that are as they are asked for.
 fn scenario() -> Result<Scenario> {
     let mut all = (0..CLUSTERS).map(|number| Guest {
-        namespace: format!("team-{}", number % NAMESPACES),
+        namespace: format!("team-{number}"),
         name: format!("tkc-{number}"),
         machines: CONTROL_PLANE,
         workers: Some(WORKERS),
