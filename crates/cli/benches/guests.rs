@@ -19,6 +19,7 @@ use drover_corral::serve::{Served, serve};
 use drover_sim::Scenario;
 use drover_sim::scenario::Guest;
 use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use serde_json::{Value, json};
 
 const CLUSTERS: usize = 200;
@@ -49,6 +50,7 @@ async fn measure(period: Duration) -> Result<ExitCode> {
     let options = Options { clock: Clock::real(), seed: 1, latency: Duration::ZERO, watch_window: 10_000 };
     let guests = scenario.guest_servers(options);
     scenario.set_up_guests(&guests).map_err(|status| anyhow!("a guest cannot be set up: {}", status.message))?;
+    guests.values().try_for_each(ready).map_err(|status| anyhow!("a Node cannot be changed: {}", status.message))?;
     let asked = Asked::default();
     let mut served = BTreeMap::new();
     for (key, server) in &guests {
@@ -124,6 +126,17 @@ fn scenario() -> Result<Scenario> {
     }
     scenario.beside = all.collect();
     Ok(scenario)
+}
+
+/// No kubelet runs on the Nodes: they are said to be ready once, and stay so.
+fn ready(guest: &ApiServer) -> Result<(), Box<kube::core::Status>> {
+    let direct = guest.direct("kubelet");
+    for mut node in direct.list::<Node>()? {
+        let ready = NodeCondition { type_: "Ready".to_owned(), status: "True".to_owned(), ..NodeCondition::default() };
+        node.status.get_or_insert_default().conditions = Some(vec![ready]);
+        direct.update_status(&node)?;
+    }
+    Ok(())
 }
 
 /// What is in the management cluster: how many objects, and how large they are. The kubeconfigs lead to the guests, and machines are told
