@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Guests;
-use super::ear::{Ear, News};
+use super::ear::{Ear, News, Visit};
 use super::errand::Errand;
 use super::hands::send;
 use super::ledger::{Key, Ledger, PARTS, Part, collection_of, key_of};
@@ -166,9 +166,18 @@ impl Desk {
     }
 
     /// The guest has been asked. What is applied stays so while it does not answer.
-    fn hear(&mut self, told: Option<Told>, now: Timestamp) {
+    fn hear(&mut self, visit: Visit, now: Timestamp) {
         self.asking = false;
-        let Some(told) = told else { return };
+        let told = match visit {
+            Visit::Told(told) => told,
+            Visit::Unasked => return,
+            // Whoever leads goes on where this ended: that may be this operator, back from where nobody ran it.
+            Visit::BrokenOff => {
+                self.asks_at = self.asks_at.min(later(now, PEEK_AGAIN));
+                self.due = self.due.min(self.asks_at);
+                return;
+            }
+        };
         self.tries = if told.again { self.tries + 1 } else { 0 };
         if told.again {
             self.asks_at = self.asks_at.min(later(now, pause_after(self.tries + FIRST_TRIES)));

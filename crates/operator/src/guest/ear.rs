@@ -27,11 +27,20 @@ pub enum News {
         nodes: Option<BTreeMap<String, bool>>,
         configuration: Option<Value>,
     },
-    /// A guest has been asked, and what became of its add-ons; none if nothing did.
+    /// A guest has been asked.
     Asked {
         key: Key,
-        addons: Option<Told>,
+        addons: Visit,
     },
+}
+
+/// What became of a guest's add-ons when it was asked.
+pub enum Visit {
+    /// There was nothing to ask of them.
+    Unasked,
+    Told(Told),
+    /// Another operator may lead by now: it was broken off, whatever was done till then.
+    BrokenOff,
 }
 
 /// Tells of the objects of a kind.

@@ -22,7 +22,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::ear::News;
+use super::ear::{News, Visit};
 use super::ledger::Key;
 use super::{Guests, Keys};
 use crate::api::{Api, ApiError};
@@ -60,9 +60,11 @@ impl Errand {
         // A closed desk means that the controller has ended.
         let _ = news.send(News::Nodes { key: self.key.clone(), nodes, configuration });
         let addons = match (&self.order, &reached) {
-            (None, _) => None,
-            (Some(order), Err(why)) => Some(unreachable(order, why)),
-            (Some(order), Ok((guest, nodes))) => self.reconcile(guest, order, nodes).await,
+            (None, _) => Visit::Unasked,
+            (Some(order), Err(why)) => Visit::Told(unreachable(order, why)),
+            (Some(order), Ok((guest, nodes))) => {
+                self.reconcile(guest, order, nodes).await.map_or(Visit::BrokenOff, Visit::Told)
+            }
         };
         let _ = news.send(News::Asked { key: self.key, addons });
     }
