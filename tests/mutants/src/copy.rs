@@ -49,7 +49,7 @@ impl Copy<'_> {
         let mut left_out = BTreeSet::new();
         loop {
             let places = self.write(sample, &left_out)?;
-            let messages = self.cargo("test", &["--no-run"])?;
+            let messages = self.compile()?;
             let complaints: Vec<(String, usize)> = messages.iter().filter_map(complaint).collect();
             let programs: Vec<PathBuf> =
                 messages.iter().filter_map(|one| one["executable"].as_str().map(PathBuf::from)).collect();
@@ -58,10 +58,7 @@ impl Copy<'_> {
                 return Ok(Built { programs, tried });
             }
             let before = left_out.len();
-            for (file, offset) in &complaints {
-                let around = places.get(file).into_iter().flatten().filter(|(_, range)| range.contains(offset));
-                left_out.extend(around.min_by_key(|(_, range)| range.len()).map(|(number, _)| *number));
-            }
+            left_out.extend(complaints.iter().filter_map(|(file, offset)| blamed(places.get(file)?, *offset)));
             if left_out.len() == before {
                 return Err(Error::DoesNotCompile { complaints: format!("{complaints:?}") });
             }
@@ -118,10 +115,11 @@ impl Copy<'_> {
         Ok(places)
     }
 
-    fn cargo(&self, act: &str, more: &[&str]) -> Result<Vec<Value>> {
+    /// What the compiler says.
+    fn compile(&self) -> Result<Vec<Value>> {
         let output = Command::new("cargo")
-            .args([act, "--locked", "--profile", "mutants", "--message-format=json", "--package", self.package])
-            .args(more)
+            .args(["test", "--no-run", "--locked", "--profile", "mutants", "--message-format=json"])
+            .args(["--package", self.package])
             .current_dir(&self.tree)
             .env("CARGO_TARGET_DIR", &self.target)
             // Parentheses that are not needed, and the like, are of no interest here.
@@ -133,9 +131,31 @@ impl Copy<'_> {
     }
 }
 
+/// The change that a complaint is about: the innermost one around it, or the nearest one. What a function gives back early may have another
+/// type than the rest of it, which is complained of there.
+fn blamed(places: &[(usize, Range<usize>)], offset: usize) -> Option<usize> {
+    let far = |range: &Range<usize>| match range.contains(&offset) {
+        true => (0, range.len()),
+        false => (range.start.abs_diff(offset).min(range.end.abs_diff(offset)), range.len()),
+    };
+    places.iter().min_by_key(|(_, range)| far(range)).map(|(number, _)| *number)
+}
+
 /// The file and the place in it of which the compiler complains.
 fn complaint(message: &Value) -> Option<(String, usize)> {
     let told = message.get("message").filter(|told| told["level"] == "error")?;
     let span = told["spans"].as_array()?.iter().find(|span| span["is_primary"] == true)?;
     Some((span["file_name"].as_str()?.to_owned(), usize::try_from(span["byte_start"].as_u64()?).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_is_about_the_innermost_change_around_it_or_the_nearest_one() {
+        let places = [(1, 10..50), (2, 20..30), (3, 80..90)];
+        assert_eq!([15, 25, 55, 70, 500].map(|offset| blamed(&places, offset)), [1, 2, 1, 3, 3].map(Some));
+        assert_eq!(blamed(&[], 7), None);
+    }
 }
