@@ -33,6 +33,6 @@ pub use kubeadm::cluster_configuration;
 pub(crate) use order::begins_with;
 pub use order::{Order, OrderError, Patches, Version};
 pub use recovery::recover;
-pub use seen::{Collection, Seen};
+pub use seen::{Collection, Kept, Seen};
 pub use view::View;
 pub use wait::{Deed, Failure, Next, Object, Reason, Side, Wait, Write};

@@ -204,7 +204,7 @@ impl Books {
                     let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
                     source.0 != Collection::Infrastructure || source.1.ends_with(&format!("/{kind}s"))
                 };
-                self.seen.keep(source.0, &objects, as_of, is_of_kind);
+                self.seen.keep(source.0, objects, as_of, is_of_kind);
                 self.awaited.remove(&source);
                 self.unseen.remove(&source);
             }

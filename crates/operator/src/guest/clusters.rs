@@ -13,7 +13,7 @@ use drover_core::guest::tanzu::addons::Told;
 use drover_core::guest::tanzu::between::{self, Standing};
 use drover_core::guest::tanzu::places::{Places, by_name};
 use drover_core::guest::tanzu::{Decision, Settings, View, Watched, decide, forsaken, order_of_addons, standing};
-use drover_core::guest::{Collection, Write};
+use drover_core::guest::{Collection, Seen, Write};
 use jiff::Timestamp;
 use kube::Client;
 use serde_json::Value;
@@ -145,6 +145,8 @@ struct Desk {
     status_written: Timestamp,
     /// How long what it waits for has lasted.
     watched: Watched,
+    /// Nothing was to be done when it was last looked at, and nothing waited for.
+    is_idle: bool,
 }
 
 impl Desk {
@@ -162,6 +164,7 @@ impl Desk {
             asked: Timestamp::MIN,
             status_written: Timestamp::MIN,
             watched: Watched::default(),
+            is_idle: false,
         }
     }
 
@@ -243,13 +246,13 @@ impl Shift {
                 self.wake_all();
             }
             News::Changed(part, object) => {
-                let key = key_of(&object);
+                let key = object.key.clone();
                 self.ledger.put(part, object);
                 self.heed(part, &key);
             }
             News::Gone(part, object) => {
                 self.ledger.remove(part, &object);
-                self.heed(part, &key_of(&object));
+                self.heed(part, &object.key);
             }
             News::Absent(part) => {
                 self.ledger.note_absent(part);
@@ -334,19 +337,9 @@ impl Shift {
     async fn look(&mut self) {
         let now = self.steady.now();
         let due: Vec<Key> = self.desks.iter().filter(|(_, desk)| desk.due <= now).map(|(key, _)| key.clone()).collect();
-        for key in due {
-            if let Some(desk) = self.desks.get_mut(&key) {
-                desk.due = later(now, LOOK_AT_ALL);
-            }
-            if !self.leading || !self.ledger.is_whole() {
-                continue;
-            }
-            if let Some(who) = self.ledger.incumbent() {
-                self.tell(&key, vec![format!("AnotherControllerActs: {who} keeps it; nothing is written beside it")]);
-                self.desks.entry(key).and_modify(|desk| desk.watched = Watched::default());
-                continue;
-            }
-            self.look_at(&key).await;
+        let spaces: BTreeSet<String> = due.iter().map(|key| key.0.clone()).collect();
+        for space in spaces {
+            self.look_into(&space, due.iter().filter(|key| key.0 == space), now).await;
         }
         if self.orphans_due <= now {
             self.orphans_due = Timestamp::MAX;
@@ -354,11 +347,36 @@ impl Shift {
         }
     }
 
+    /// Looks at clusters of a namespace, which is folded again if all of its clusters are idle.
+    async fn look_into(&mut self, space: &str, keys: impl Iterator<Item = &Key>, now: Timestamp) {
+        self.ledger.open(space);
+        for key in keys {
+            if let Some(desk) = self.desks.get_mut(key) {
+                desk.due = later(now, LOOK_AT_ALL);
+            }
+            if !self.leading || !self.ledger.is_whole() {
+                continue;
+            }
+            if let Some(who) = self.ledger.incumbent() {
+                self.tell(key, vec![format!("AnotherControllerActs: {who} keeps it; nothing is written beside it")]);
+                if let Some(desk) = self.desks.get_mut(key) {
+                    (desk.watched, desk.is_idle) = (Watched::default(), true);
+                }
+                continue;
+            }
+            self.look_at(key).await;
+        }
+        let mut of_space = self.desks.iter().filter(|(key, _)| key.0 == space);
+        if !self.leading || of_space.all(|(_, desk)| desk.is_idle) {
+            self.ledger.fold(space);
+        }
+    }
+
     async fn remove_orphans(&mut self) {
         if self.leading && self.ledger.is_whole() {
             let uid = |cluster: &Value| cluster["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
             let there: BTreeSet<String> = self.ledger.clusters().map(uid).collect();
-            for write in forsaken(self.ledger.space(NAMESPACE), &there) {
+            for write in forsaken(self.ledger.common(NAMESPACE), &there) {
                 if self.write(&write).await.is_err() {
                     self.look_for_orphans(BEFORE_AN_ORPHAN);
                 }
@@ -378,6 +396,7 @@ impl Shift {
         self.peek(key, now);
         self.tell(key, decision.waits.iter().map(|wait| format!("{}: {}", wait.reason, wait.sentence)).collect());
         if let Some(desk) = self.desks.get_mut(key) {
+            desk.is_idle = decision.writes.is_empty() && decision.waits.is_empty();
             desk.watched = decision.watched;
             desk.due = decision.look_again.map_or(desk.due, |moment| moment.min(desk.due));
             // What is only told can wait; what is acted on is told first.
@@ -466,7 +485,8 @@ impl Shift {
             return;
         }
         (desk.asks_at, desk.asking, desk.asked) = (Timestamp::MAX, true, now);
-        let order = self.view(key, now).and_then(|view| order_of_addons(&view));
+        let own = self.ledger.space(&key.0);
+        let order = self.view(key, &own, now).and_then(|view| order_of_addons(&view));
         let errand = Errand {
             api: self.api.clone(),
             guests: self.options.guests.clone(),
@@ -480,22 +500,26 @@ impl Shift {
 
     /// Decides, knowing which clusters are at work, and how those stand that come before.
     fn decide(&self, key: &Key, now: Timestamp) -> Option<Decision> {
-        let view = self.view(key, now)?;
+        let own = self.ledger.space(&key.0);
+        let view = self.view(key, &own, now)?;
         let clusters = by_name(self.ledger.clusters());
         let (map, me) = (self.ledger.places(), self.options.identity.as_str());
         let places = self.options.limit.map(|limit| Places { map, limit, me, clusters: &clusters });
-        let stands = |other: &Key| self.view(other, now).map_or(Standing::Missing, |view| standing(&view));
+        let stands = |other: &Key| {
+            let own = self.ledger.space(&other.0);
+            self.view(other, &own, now).map_or(Standing::Missing, |view| standing(&view))
+        };
         let after = between::predecessors(view.tkc, |other| self.ledger.cluster(other), stands);
         Some(decide(&View { places, after: &after, ..view }))
     }
 
-    fn view(&self, key: &Key, steady: Timestamp) -> Option<View<'_>> {
+    fn view<'a>(&'a self, key: &Key, own: &'a Seen, steady: Timestamp) -> Option<View<'a>> {
         let desk = self.desks.get(key)?;
         Some(View {
             tkc: self.ledger.cluster(key)?,
-            own: self.ledger.space(&key.0),
-            global: self.ledger.space(""),
-            system: self.ledger.space(NAMESPACE),
+            own,
+            global: self.ledger.common(""),
+            system: self.ledger.common(NAMESPACE),
             nodes: desk.nodes.as_ref(),
             configuration: desk.configuration.as_ref(),
             addons: desk.addons.as_ref(),

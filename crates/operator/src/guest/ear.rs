@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use drover_core::guest::Kept;
 use drover_core::guest::tanzu::addons::Told;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::ledger::{Key, Part};
+use super::ledger::{Folded, Key, Part};
 use crate::api::ApiError;
 use crate::follow::Listener;
 
@@ -14,11 +15,11 @@ use crate::follow::Listener;
 pub enum News {
     Listed {
         part: Part,
-        objects: Vec<Value>,
+        objects: Vec<Folded>,
         as_of: u64,
     },
-    Changed(Part, Value),
-    Gone(Part, Value),
+    Changed(Part, Folded),
+    Gone(Part, Folded),
     Absent(Part),
     /// Of a guest, which Nodes are ready; none if it does not answer. And the ClusterConfiguration that its machines join with, if it
     /// has told.
@@ -48,7 +49,7 @@ pub struct Ear {
     pub part: Part,
     pub to: UnboundedSender<News>,
     /// Of a list that is not whole yet.
-    pub listed: Vec<Value>,
+    pub listed: Vec<Folded>,
 }
 
 impl Ear {
@@ -58,8 +59,9 @@ impl Ear {
     }
 }
 
-fn revision(object: &Value) -> Option<u64> {
-    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
+/// None if the server has not said.
+fn told_revision(object: &Folded) -> Option<u64> {
+    Some(object.revision()).filter(|revision| *revision > 0)
 }
 
 impl Listener for Ear {
@@ -80,14 +82,14 @@ impl Listener for Ear {
 
     fn changed(&mut self, json: &str) -> Option<u64> {
         let object = self.part.kept(json)?;
-        let revision = revision(&object);
+        let revision = told_revision(&object);
         self.tell(News::Changed(self.part, object));
         revision
     }
 
     fn gone(&mut self, json: &str) -> Option<u64> {
         let object = self.part.kept(json)?;
-        let revision = revision(&object);
+        let revision = told_revision(&object);
         self.tell(News::Gone(self.part, object));
         revision
     }

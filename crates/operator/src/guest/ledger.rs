@@ -1,10 +1,12 @@
-//! What is known of all TanzuKubernetesClusters and what they are made of, by namespace.
+//! What is known of all TanzuKubernetesClusters and what they are made of, by namespace. Where all clusters are
+//! idle, they are kept as text: trees of JSON take several times as much, and most clusters are idle most of the time.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::marks::{DEFAULTS, PLACES};
 use drover_api::tanzu::{NAMESPACE, PLACES_MAP};
-use drover_core::guest::{Collection, Object, Seen};
+use drover_core::guest::{Collection, Kept, Object, Seen};
 use serde_json::{Value, json};
 
 use crate::follow;
@@ -65,8 +67,13 @@ impl Part {
         format!("/{root}/{}{place}/{}s", self.api_version, self.kind.to_lowercase())
     }
 
+    /// It is looked at for every cluster, whatever its namespace: it is never folded.
+    fn is_common(self) -> bool {
+        !self.namespace.is_empty() || matches!(self.collection, Collection::Tanzu | Collection::Images)
+    }
+
     /// An object as it is kept: what is large and never read is left out, and it says what it is.
-    pub fn kept(self, json: &str) -> Option<Value> {
+    pub fn kept(self, json: &str) -> Option<Folded> {
         let mut object: Value = serde_json::from_str(json).ok()?;
         object["metadata"]["name"].as_str()?;
         object["apiVersion"] = json!(self.api_version);
@@ -78,7 +85,87 @@ impl Part {
                 fields.remove(field);
             }
         }
-        Some(object)
+        Some(Folded::of(&object))
+    }
+}
+
+/// An object as text, and what is asked of it without reading that.
+#[derive(Debug, Clone)]
+pub struct Folded {
+    pub key: Key,
+    kind: Box<str>,
+    revision: u64,
+    text: Box<str>,
+}
+
+impl Folded {
+    fn of(object: &Value) -> Self {
+        let (key, kind, revision) = (key_of(object), object.kind().into(), object.revision());
+        Folded { key, kind, revision, text: object.to_string().into() }
+    }
+
+    fn unfolded(&self) -> Option<Value> {
+        serde_json::from_str(&self.text).ok()
+    }
+}
+
+impl Kept for Folded {
+    fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    fn name(&self) -> &str {
+        &self.key.1
+    }
+
+    fn revision(&self) -> u64 {
+        self.revision
+    }
+}
+
+/// What the clusters of a namespace are made of.
+#[derive(Debug)]
+enum Space {
+    Open(Seen),
+    Folded(Seen<Folded>),
+}
+
+impl Default for Space {
+    fn default() -> Self {
+        Space::Folded(Seen::default())
+    }
+}
+
+impl Space {
+    fn put(&mut self, collection: Collection, object: Folded) {
+        match self {
+            Space::Open(seen) => object.unfolded().into_iter().for_each(|object| seen.put(collection, object)),
+            Space::Folded(seen) => seen.put(collection, object),
+        }
+    }
+
+    fn remove(&mut self, collection: Collection, object: &Folded) {
+        match self {
+            Space::Open(seen) => object.unfolded().iter().for_each(|object| seen.remove(collection, object)),
+            Space::Folded(seen) => seen.remove(collection, object),
+        }
+    }
+
+    fn forget(&mut self, collection: Collection, name: &str) {
+        match self {
+            Space::Open(seen) => seen.forget(collection, name),
+            Space::Folded(seen) => seen.forget(collection, name),
+        }
+    }
+
+    fn keep(&mut self, collection: Collection, listed: Vec<Folded>, as_of: u64) {
+        match self {
+            Space::Open(seen) => {
+                let listed = listed.iter().filter_map(Folded::unfolded).collect();
+                seen.keep(collection, listed, as_of, |_| true);
+            }
+            Space::Folded(seen) => seen.keep(collection, listed, as_of, |_| true),
+        }
     }
 }
 
@@ -89,7 +176,9 @@ pub fn collection_of(object: &Object) -> Option<Part> {
 
 #[derive(Debug, Default)]
 pub struct Ledger {
-    spaces: BTreeMap<String, Seen>,
+    /// The clusters, and what is not of a single one.
+    common: BTreeMap<String, Seen>,
+    spaces: BTreeMap<String, Space>,
     none: Seen,
     listed: BTreeSet<Collection>,
 }
@@ -103,36 +192,69 @@ pub fn key_of(object: &Value) -> Key {
 }
 
 impl Ledger {
-    pub fn put(&mut self, part: Part, object: Value) {
-        self.spaces.entry(key_of(&object).0).or_default().put(part.collection, object);
+    pub fn put(&mut self, part: Part, object: Folded) {
+        let namespace = object.key.0.clone();
+        if !part.is_common() {
+            self.spaces.entry(namespace).or_default().put(part.collection, object);
+        } else if let Some(object) = object.unfolded() {
+            self.common.entry(namespace).or_default().put(part.collection, object);
+        }
     }
 
-    pub fn remove(&mut self, part: Part, object: &Value) {
-        if let Some(space) = self.spaces.get_mut(&key_of(object).0) {
+    pub fn remove(&mut self, part: Part, object: &Folded) {
+        if let Some(space) = self.spaces.get_mut(&object.key.0).filter(|_| !part.is_common()) {
             space.remove(part.collection, object);
+        } else if let (Some(common), Some(object)) = (self.common.get_mut(&object.key.0), object.unfolded()) {
+            common.remove(part.collection, &object);
         }
     }
 
     /// It was asked for, and is not there.
     pub fn forget(&mut self, part: Part, object: &Object) {
-        let Some(space) = self.spaces.get_mut(&object.namespace) else { return };
-        match part.collection {
-            Collection::Infrastructure => space.forget(part.collection, &format!("{}/{}", object.kind, object.name)),
-            collection => space.forget(collection, &object.name),
+        let name = match part.collection {
+            Collection::Infrastructure => format!("{}/{}", object.kind, object.name),
+            _ => object.name.clone(),
+        };
+        if let Some(space) = self.spaces.get_mut(&object.namespace).filter(|_| !part.is_common()) {
+            space.forget(part.collection, &name);
+        } else if let Some(common) = self.common.get_mut(&object.namespace) {
+            common.forget(part.collection, &name);
         }
     }
 
     /// A list is whole, over all namespaces.
-    pub fn replace(&mut self, part: Part, objects: Vec<Value>, as_of: u64) {
-        let mut by_space: BTreeMap<String, Vec<Value>> =
-            self.spaces.keys().map(|space| (space.clone(), Vec::new())).collect();
+    pub fn replace(&mut self, part: Part, objects: Vec<Folded>, as_of: u64) {
+        let known = self.spaces.keys().chain(self.common.keys());
+        let mut by_space: BTreeMap<String, Vec<Folded>> = known.map(|space| (space.clone(), Vec::new())).collect();
         for object in objects {
-            by_space.entry(key_of(&object).0).or_default().push(object);
+            by_space.entry(object.key.0.clone()).or_default().push(object);
         }
         for (space, objects) in by_space {
-            self.spaces.entry(space).or_default().keep(part.collection, &objects, as_of, |_| true);
+            if part.is_common() {
+                let objects = objects.iter().filter_map(Folded::unfolded).collect();
+                self.common.entry(space).or_default().keep(part.collection, objects, as_of, |_| true);
+            } else {
+                self.spaces.entry(space).or_default().keep(part.collection, objects, as_of);
+            }
         }
         self.listed.insert(part.collection);
+    }
+
+    /// What is looked at again and again is kept as it is read.
+    pub fn open(&mut self, namespace: &str) {
+        if let Some(space) = self.spaces.get_mut(namespace)
+            && let Space::Folded(seen) = space
+        {
+            *space = Space::Open(seen.turned(Folded::unfolded));
+        }
+    }
+
+    pub fn fold(&mut self, namespace: &str) {
+        if let Some(space) = self.spaces.get_mut(namespace)
+            && let Space::Open(seen) = space
+        {
+            *space = Space::Folded(seen.turned(|object| Some(Folded::of(object))));
+        }
     }
 
     /// A kind that is not served has no objects.
@@ -144,27 +266,95 @@ impl Ledger {
         PARTS.iter().all(|part| self.listed.contains(&part.collection))
     }
 
-    pub fn space(&self, namespace: &str) -> &Seen {
-        self.spaces.get(namespace).unwrap_or(&self.none)
+    /// What the clusters of a namespace are made of.
+    pub fn space(&self, namespace: &str) -> Cow<'_, Seen> {
+        match self.spaces.get(namespace) {
+            None => Cow::Borrowed(&self.none),
+            Some(Space::Open(seen)) => Cow::Borrowed(seen),
+            Some(Space::Folded(seen)) => Cow::Owned(seen.turned(Folded::unfolded)),
+        }
+    }
+
+    /// What is not of a single cluster, and is in no namespace or in that of the controllers.
+    pub fn common(&self, namespace: &str) -> &Seen {
+        self.common.get(namespace).unwrap_or(&self.none)
     }
 
     pub fn cluster(&self, key: &Key) -> Option<&Value> {
-        self.space(&key.0).get(Collection::Tanzu, &key.1)
+        self.common(&key.0).get(Collection::Tanzu, &key.1)
     }
 
     pub fn clusters(&self) -> impl Iterator<Item = &Value> {
-        self.spaces.values().flat_map(|space| space.all(Collection::Tanzu))
+        self.common.values().flat_map(|common| common.all(Collection::Tanzu))
     }
 
     /// The ConfigMap that says which clusters are updated now.
     pub fn places(&self) -> Option<&Value> {
-        self.space(NAMESPACE).get(Collection::ConfigMaps, PLACES_MAP)
+        self.common(NAMESPACE).get(Collection::ConfigMaps, PLACES_MAP)
     }
 
     /// Other controllers that do the same, and are at work.
     pub fn incumbent(&self) -> Option<String> {
-        let other = self.space(NAMESPACE).get(Collection::Controllers, INCUMBENT)?;
+        let other = self.common(NAMESPACE).get(Collection::Controllers, INCUMBENT)?;
         let replicas = other["spec"]["replicas"].as_i64().unwrap_or(1);
         (replicas > 0).then(|| format!("Deployment {NAMESPACE}/{INCUMBENT}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MACHINES: Part = PARTS[3];
+
+    fn machine(name: &str, revision: u64) -> Folded {
+        let metadata = json!({ "name": name, "namespace": "team", "resourceVersion": revision.to_string() });
+        MACHINES.kept(&json!({ "metadata": metadata, "spec": { "version": "v1.16.7" } }).to_string()).unwrap()
+    }
+
+    fn known(ledger: &Ledger) -> Vec<(String, u64)> {
+        let space = ledger.space("team");
+        space.all(Collection::Machines).map(|one| (one.name().to_owned(), one.revision())).collect()
+    }
+
+    /// Whatever is told, it makes no difference whether a namespace is folded meanwhile.
+    #[test]
+    fn a_folded_namespace_hears_all_that_an_open_one_hears() {
+        let tell: [fn(&mut Ledger); 5] = [
+            |ledger| ledger.put(MACHINES, machine("a", 5)),
+            |ledger| ledger.put(MACHINES, machine("a", 4)),
+            |ledger| ledger.replace(MACHINES, vec![machine("a", 5), machine("b", 6)], 7),
+            |ledger| ledger.remove(MACHINES, &machine("a", 8)),
+            |ledger| ledger.put(MACHINES, machine("c", 9)),
+        ];
+        let after: [&[(&str, u64)]; 5] =
+            [&[("a", 5)], &[("a", 5)], &[("a", 5), ("b", 6)], &[("b", 6)], &[("b", 6), ("c", 9)]];
+        for kept_open in [true, false] {
+            let mut ledger = Ledger::default();
+            for (tell, after) in tell.iter().zip(after) {
+                tell(&mut ledger);
+                let expected: Vec<(String, u64)> =
+                    after.iter().map(|(name, revision)| ((*name).to_owned(), *revision)).collect();
+                assert_eq!(known(&ledger), expected);
+                ledger.open("team");
+                assert_eq!(known(&ledger), expected);
+                if !kept_open {
+                    ledger.fold("team");
+                    assert_eq!(known(&ledger), expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_object_is_folded_and_unfolded_whole() {
+        let mut ledger = Ledger::default();
+        ledger.put(MACHINES, machine("a", 5));
+        let before = ledger.space("team").into_owned();
+        ledger.open("team");
+        ledger.fold("team");
+        let same = |seen: &Seen| seen.get(Collection::Machines, "a").cloned();
+        assert_eq!(same(&ledger.space("team")), same(&before));
+        assert_eq!(same(&before).unwrap()["spec"]["version"], "v1.16.7");
     }
 }

@@ -84,11 +84,12 @@ impl TanzuVerbs {
         let settings =
             Settings { image: String::new(), service_account: String::new(), machine_timeout: SignedDuration::ZERO };
         let (namespace, name) = &self.key;
+        let own = ledger.space(namespace);
         let view = View {
             tkc: ledger.cluster(&self.key).ok_or_else(|| WordError::NotThere(namespace.clone(), name.clone()))?,
-            own: ledger.space(namespace),
-            global: ledger.space(""),
-            system: ledger.space(NAMESPACE),
+            own: &own,
+            global: ledger.common(""),
+            system: ledger.common(NAMESPACE),
             nodes: None,
             configuration: None,
             addons: None,
