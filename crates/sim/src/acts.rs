@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use drover_api::harvester::virtual_machine_image::VirtualMachineImage;
 use drover_api::longhorn::volume::Volume;
-use drover_api::plan::{Plan, PlanStatus};
+use drover_api::plan::Plan;
 use drover_clock::{Clock, later};
 use drover_corral::apiserver::{ApiServer, Direct, Kind};
 use drover_corral::world::annotations::{
@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 use kube::client::Body;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower::Service;
 
 use crate::faults::{Fault, ObjectPatch};
@@ -63,14 +63,10 @@ pub fn lasts(fault: &Fault) -> Duration {
 pub async fn perform(fault: &Fault, server: &ApiServer) {
     let user = User { direct: server.direct("user"), clock: server.clock() };
     match fault {
-        Fault::StatusWiped => {
-            user.each::<Plan>(|plan| plan.status = Some(PlanStatus::default()), Direct::update_status)
-        }
+        Fault::StatusWiped => wipe_status(server).await,
         Fault::ClaimsLost => user.change::<Plan>(|plan| drop(plan.annotations_mut().remove("drover.dev/claims"))),
         Fault::MarksLost => user.change::<Node>(|node| drop(node.labels_mut().remove(CLAIM))),
-        Fault::PlanTouched => {
-            user.change::<Plan>(|plan| drop(plan.annotations_mut().insert("example.com/touched".into(), "yes".into())));
-        }
+        Fault::PlanTouched => annotate(server, &ASKING, "example.com/touched", json!("yes")).await,
         Fault::VersionRaised => user.change::<Plan>(|plan| {
             if !plan.spec.version.is_empty() {
                 plan.spec.version = "v1.35.0".to_owned();
@@ -78,11 +74,11 @@ pub async fn perform(fault: &Fault, server: &ApiServer) {
         }),
         Fault::NodesCordoned => user.cordon(true),
         Fault::NodesUncordoned => user.cordon(false),
-        Fault::JobsDeleted => user.delete_all::<Job>(|job| job.labels().contains_key("upgrade.cattle.io/plan")),
-        Fault::PodsDeleted => user.delete_all::<Pod>(|pod| pod.labels().contains_key("upgrade.cattle.io/plan")),
+        Fault::JobsDeleted => user.delete_all::<Job>(|job| is_of_upgrades(&job.metadata)),
+        Fault::PodsDeleted => user.delete_all::<Pod>(|pod| is_of_upgrades(&pod.metadata)),
         Fault::PlanReplaced => user.replace_plans(REPLACING),
         Fault::PlanGone => user.replace_plans(UNDOING),
-        Fault::Paused => user.pause(),
+        Fault::Paused => pause(server).await,
         Fault::NodesDisabled => user.disable_nodes(),
         Fault::SecretsGone => user.lose_secrets(),
         Fault::HostnamesGone => user.lose_hostnames(),
@@ -118,6 +114,18 @@ pub async fn perform(fault: &Fault, server: &ApiServer) {
         // Done to a write, or to the operators.
         _ => {}
     }
+}
+
+/// What asks for an upgrade.
+const ASKING: [&str; 3] = ["Plan", "Upgrade", "TanzuKubernetesCluster"];
+/// Those that `drover.dev/paused` pauses.
+const PAUSABLE: [&str; 2] = ["Plan", "TanzuKubernetesCluster"];
+
+/// Whether a Job, or a pod of one, was made for an upgrade: of a Plan, of Harvester, of a guest cluster's control plane.
+fn is_of_upgrades(metadata: &ObjectMeta) -> bool {
+    const MARKS: [&str; 3] = ["upgrade.cattle.io/plan", "harvesterhci.io/upgrade", "upgrade-id"];
+    let maps = [metadata.labels.as_ref(), metadata.annotations.as_ref()];
+    maps.into_iter().flatten().any(|map| MARKS.iter().any(|mark| map.contains_key(*mark)))
 }
 
 fn told(metadata: &mut ObjectMeta, key: &str, value: &str) {
@@ -190,16 +198,6 @@ impl User {
                     tracing::warn!("the user cannot make {} again: {}", plan.name_any(), status.message);
                 }
             }
-        });
-    }
-
-    fn pause(&self) {
-        const PAUSED: &str = "drover.dev/paused";
-        self.change::<Plan>(|plan| drop(plan.annotations_mut().insert(PAUSED.to_owned(), "true".to_owned())));
-        let user = self.clone();
-        tokio::spawn(async move {
-            user.clock.sleep(AWHILE).await;
-            user.change::<Plan>(|plan| drop(plan.annotations_mut().remove(PAUSED)));
         });
     }
 
@@ -296,7 +294,13 @@ impl User {
     /// The nodes that are out of service, or the first one.
     fn out(&self) -> Vec<Node> {
         let nodes = self.all::<Node>();
-        let out: Vec<Node> = nodes.iter().filter(|node| node.labels().contains_key(CLAIM)).cloned().collect();
+        let is_claimed = |node: &Node| node.labels().contains_key(CLAIM);
+        // Rancher's planner takes those of Harvester out.
+        let is_drained = |node: &Node| {
+            let is_cordoned = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
+            is_cordoned && node.labels().contains_key("harvesterhci.io/managed")
+        };
+        let out: Vec<Node> = nodes.iter().filter(|node| is_claimed(node) || is_drained(node)).cloned().collect();
         if out.is_empty() { nodes.into_iter().take(1).collect() } else { out }
     }
 
@@ -364,6 +368,37 @@ fn path_at(prefix: &str, plural: &str, namespace: &str, name: &str) -> String {
     let namespace = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
     let name = if name.is_empty() { String::new() } else { format!("/{name}") };
     format!("{prefix}{namespace}/{plural}{name}")
+}
+
+async fn annotate(server: &ApiServer, kinds: &[&str], key: &str, value: Value) {
+    let patch = json!({ "metadata": { "annotations": { key: value } } });
+    for path in kinds.iter().flat_map(|kind| all_paths(server, kind)) {
+        send(server, Method::PATCH, &path, &patch).await;
+    }
+}
+
+async fn pause(server: &ApiServer) {
+    const PAUSED: &str = "drover.dev/paused";
+    annotate(server, &PAUSABLE, PAUSED, json!("true")).await;
+    let server = server.clone();
+    tokio::spawn(async move {
+        server.clock().sleep(AWHILE).await;
+        annotate(&server, &PAUSABLE, PAUSED, Value::Null).await;
+    });
+}
+
+/// Where a kind has no status of its own, it goes with the rest.
+async fn wipe_status(server: &ApiServer) {
+    let nothing = json!({ "status": null });
+    for path in ASKING.iter().flat_map(|kind| all_paths(server, kind)) {
+        if !send(server, Method::PATCH, &format!("{path}/status"), &nothing).await {
+            send(server, Method::PATCH, &path, &nothing).await;
+        }
+    }
+}
+
+fn all_paths(server: &ApiServer, kind: &str) -> Vec<String> {
+    paths(server, &ObjectName { kind: kind.to_owned(), namespace: String::new(), name: "*".to_owned() })
 }
 
 async fn change(server: &ApiServer, patch: &ObjectPatch) {

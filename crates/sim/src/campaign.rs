@@ -14,7 +14,7 @@ use self::cores::on_all_cores;
 pub use self::report::{CampaignReport, Failure, Regression, all_purposes, all_reasons, not_reached};
 use self::survey::Calm;
 pub use self::survey::{Surveyed, survey};
-use crate::faults::{Fault, Incident, Moment, Schedule};
+use crate::faults::{Fault, Incident, Moment, Schedule, Turn};
 use crate::run::{Outcome, Terms, run};
 use crate::sabotage::Sabotage;
 use crate::scenario::Scenario;
@@ -42,12 +42,22 @@ pub enum Part {
     Crashes,
     /// The operators of one run die before each write that meets a state of its own, those of another one after it.
     CrashesThroughout,
+    /// So many runs in which operators die before writes that meet a state of their own, and as many after them; each state has its turn in
+    /// one of them. For scenarios whose crashes are sampled: so every write meets one all the same.
+    CrashesInTurn(u64),
     /// Every other fault at every kind of write that is this scenario's to try.
     Pairs,
     /// Two crashes, unless the second one meets a state in which it was tried before; of these every n-th.
     DoubleCrashes { every: usize },
     /// So many random schedules with one to three faults each.
     Random(usize),
+}
+
+impl Part {
+    /// It is tried whole, even where of all else every n-th is.
+    fn is_whole(self) -> bool {
+        matches!(self, Part::CrashesThroughout | Part::CrashesInTurn(_))
+    }
 }
 
 impl Campaign {
@@ -92,7 +102,7 @@ impl Surveyed {
                 break;
             }
             let schedules = self.schedules(*part, &singles);
-            let every = if *part == Part::CrashesThroughout { 1 } else { self.campaign.every.max(1) };
+            let every = if part.is_whole() { 1 } else { self.campaign.every.max(1) };
             let schedules: Vec<Schedule> = schedules.into_iter().step_by(every).collect();
             let outcomes = self.run_all(&schedules, progress)?;
             if *part == Part::Crashes {
@@ -112,6 +122,12 @@ impl Surveyed {
                 let untried = &self.scenario().untried;
                 let both = [Fault::CrashesBefore, Fault::CrashesAfter].into_iter();
                 both.filter(|fault| !untried.contains(fault)).map(|fault| Schedule::one(1, fault)).collect()
+            }
+            Part::CrashesInTurn(of) => {
+                let turns =
+                    [false, true].into_iter().flat_map(|after| (0..of).map(move |part| Turn { after, part, of }));
+                let faults = turns.map(Fault::CrashesInTurn).filter(|fault| !self.scenario().untried.contains(fault));
+                faults.map(|fault| Schedule::one(1, fault)).collect()
             }
             Part::Pairs => self.pairs.clone(),
             Part::DoubleCrashes { every } => self.double_crashes(singles, every),

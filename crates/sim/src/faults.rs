@@ -1,5 +1,7 @@
 //! What can go wrong, and when: each fault has a name, and happens at a moment of the run.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -58,6 +60,8 @@ pub enum Fault {
     CrashesBefore,
     /// From here on every operator dies after a write that meets a state of the store in which none has died yet.
     CrashesAfter,
+    /// The same at some of these states only: so many runs together try all of them, and each leaves operators time to recover.
+    CrashesInTurn(Turn),
     /// The operator dies; the write lands when its successors have made this many writes.
     LandsAfter(usize),
     /// The operator dies; the write lands when the upgrade is over.
@@ -104,13 +108,13 @@ pub enum Fault {
     /// system-upgrade-controller acts on the same Plans for a while: makes its Job, writes `applying`, uncordons.
     OriginalActs,
 
-    /// Somebody wipes the status of every Plan.
+    /// Somebody wipes the status of every Plan, Upgrade and TanzuKubernetesCluster.
     StatusWiped,
     /// Somebody removes the claims from every Plan.
     ClaimsLost,
     /// Somebody removes the claim's label from every node.
     MarksLost,
-    /// Somebody deletes all Jobs of Plans.
+    /// Somebody deletes all Jobs that upgrades have made.
     JobsDeleted,
     /// Somebody deletes all pods of those Jobs.
     PodsDeleted,
@@ -118,7 +122,7 @@ pub enum Fault {
     JobsFail,
     /// For 20 seconds upgrades do not get on, on any machine.
     JobsHang,
-    /// Somebody touches every Plan, without changing what it asks for.
+    /// Somebody touches every Plan, Upgrade and TanzuKubernetesCluster, without changing what it asks for.
     PlanTouched,
     /// Somebody deletes every Plan and makes it again after two seconds, as `kubectl replace --force` does.
     PlanReplaced,
@@ -126,7 +130,7 @@ pub enum Fault {
     PlanGone,
     /// Somebody asks for a later version in the middle of it.
     VersionRaised,
-    /// Somebody pauses every Plan for 20 seconds.
+    /// Somebody pauses every Plan and every TanzuKubernetesCluster for 20 seconds.
     Paused,
     /// Somebody takes the nodes that are out of the Plan, by the label, for 20 seconds.
     NodesDisabled,
@@ -166,6 +170,28 @@ pub enum Fault {
     Delete(ObjectName),
 }
 
+/// A part of all states of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Turn {
+    /// Operators die after their writes, not before.
+    #[serde(default)]
+    pub after: bool,
+    /// Which part, from 0.
+    pub part: u64,
+    /// Of how many.
+    pub of: u64,
+}
+
+impl Turn {
+    /// Every state has its turn in one of the parts.
+    pub fn has(&self, meeting: &(u64, String)) -> bool {
+        let mut hasher = DefaultHasher::new();
+        meeting.hash(&mut hasher);
+        hasher.finish() % self.of.max(1) == self.part
+    }
+}
+
 /// The kinds that an operator watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum WatchedKind {
@@ -175,6 +201,12 @@ pub enum WatchedKind {
     Secret,
     /// Only where a Plan drains.
     Pod,
+    /// Only on Harvester clusters.
+    Upgrade,
+    /// Only where guest clusters are updated.
+    TanzuKubernetesCluster,
+    /// Of Cluster API.
+    Machine,
 }
 
 impl WatchedKind {
@@ -185,6 +217,9 @@ impl WatchedKind {
             WatchedKind::Job => "jobs",
             WatchedKind::Secret => "secrets",
             WatchedKind::Pod => "pods",
+            WatchedKind::Upgrade => "upgrades",
+            WatchedKind::TanzuKubernetesCluster => "tanzukubernetesclusters",
+            WatchedKind::Machine => "machines",
         }
     }
 }
@@ -227,16 +262,12 @@ impl Fault {
             Fault::WatchesCut,
             Fault::WatchesExpired,
             Fault::WatchesLag,
-            Fault::KindLags(WatchedKind::Node),
-            Fault::KindLags(WatchedKind::Job),
-            Fault::KindLags(WatchedKind::Plan),
             Fault::StaleLists,
             Fault::OriginalActs,
         ];
-        if scenario.drains() {
-            faults.push(Fault::KindLags(WatchedKind::Pod));
-        }
+        faults.extend(scenario.watched().into_iter().map(Fault::KindLags));
         faults.extend(Fault::by_users_and_machines());
+        faults.retain(|fault| fault.matters_to(scenario));
         // Where no Plan names a Secret, nobody misses one.
         match scenario.names_secrets() {
             true => faults.push(Fault::KindLags(WatchedKind::Secret)),
@@ -244,6 +275,24 @@ impl Fault {
         }
         faults.retain(|fault| !scenario.untried.contains(fault));
         faults
+    }
+
+    /// Without a Plan, or any Job at all, some of them would change nothing.
+    fn matters_to(&self, scenario: &Scenario) -> bool {
+        let has_plans = scenario.guest.is_none();
+        let runs_jobs = has_plans || scenario.tanzu().is_some();
+        match self {
+            Fault::OriginalActs
+            | Fault::ClaimsLost
+            | Fault::MarksLost
+            | Fault::PlanReplaced
+            | Fault::PlanGone
+            | Fault::VersionRaised
+            | Fault::NodesDisabled
+            | Fault::NodesUncordoned
+            | Fault::HostnamesGone => has_plans,
+            fault => runs_jobs || !Fault::by_users_and_machines().contains(fault),
+        }
     }
 
     fn by_users_and_machines() -> [Fault; 20] {
@@ -298,6 +347,7 @@ impl Fault {
                 | Fault::CrashAfter
                 | Fault::CrashesBefore
                 | Fault::CrashesAfter
+                | Fault::CrashesInTurn(_)
                 | Fault::LandsAfter(_)
                 | Fault::LandsAtTheEnd
                 | Fault::ClockAhead
@@ -363,6 +413,14 @@ impl std::fmt::Display for Fault {
             Fault::CrashAfter => "the operator dies after it, and before it hears of it",
             Fault::CrashesBefore => "from here on operators die before each write that meets a new state",
             Fault::CrashesAfter => "from here on operators die after each write that meets a new state",
+            Fault::CrashesInTurn(Turn { after, part, of }) => {
+                let side = if *after { "after" } else { "before" };
+                let part = part + 1;
+                return write!(
+                    f,
+                    "from here on operators die {side} writes that meet a new state, of {of} parts the {part}."
+                );
+            }
             Fault::LandsAtTheEnd => "the operator dies, and it lands when all is over",
             Fault::LostBefore => "it does not happen and is never answered",
             Fault::LostAfter => "it happens and is never answered",
@@ -387,18 +445,18 @@ impl std::fmt::Display for Fault {
             Fault::WatchesLag => "no watch tells anything for 20 seconds",
             Fault::StaleLists => "the operator dies after it, and its successor's lists are from before it",
             Fault::OriginalActs => "system-upgrade-controller acts on the same Plans",
-            Fault::StatusWiped => "somebody wipes the status of the Plans",
+            Fault::StatusWiped => "somebody wipes the status of what asks for the upgrade",
             Fault::ClaimsLost => "somebody removes the claims from the Plans",
             Fault::MarksLost => "somebody removes the claim's label from the nodes",
             Fault::JobsDeleted => "somebody deletes the Jobs",
             Fault::PodsDeleted => "somebody deletes the Jobs' pods",
             Fault::JobsFail => "upgrades fail on every machine, for 20 seconds",
             Fault::JobsHang => "upgrades do not get on, for 20 seconds",
-            Fault::PlanTouched => "somebody touches the Plans",
+            Fault::PlanTouched => "somebody touches what asks for the upgrade",
             Fault::PlanReplaced => "somebody deletes the Plans and makes them again after two seconds",
             Fault::PlanGone => "somebody deletes the Plans and makes them again after a minute",
             Fault::VersionRaised => "somebody asks for a later version",
-            Fault::Paused => "somebody pauses the Plans for 20 seconds",
+            Fault::Paused => "somebody pauses what asks for the upgrade, for 20 seconds",
             Fault::NodesDisabled => "somebody disables the nodes that are out, for 20 seconds",
             Fault::NodesCordoned => "somebody cordons the nodes",
             Fault::NodesUncordoned => "somebody uncordons the nodes",

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::faults::{Fault, Incident, Moment, Schedule};
 use crate::gate::{Gate, Heard};
 use crate::guests::{self, SimulatedGuests};
-use crate::invariants::{Leave, ends};
+use crate::invariants::{Leave, ends, standstill};
 use crate::known::Known;
 use crate::programs;
 use crate::record::{Record, Violation};
@@ -249,7 +249,11 @@ impl Stage {
         }
         let calm = self.terms.schedule.faults.is_empty() && self.scenario.faults.is_empty();
         let refusing = self.gate.troubled_until() > self.clock.now();
-        let untrue = self.looking(|record| ends::untrue(&record.known, self.clock.now(), refusing, calm));
+        let untrue = self.looking(|record| {
+            let mut untrue = ends::untrue(&record.known, self.clock.now(), refusing, calm);
+            untrue.extend(standstill::untrue(&record.known));
+            untrue
+        });
         untrue.into_iter().for_each(|sentence| self.note(sentence));
     }
 

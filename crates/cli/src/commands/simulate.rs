@@ -25,6 +25,9 @@ const RANDOM: usize = 12;
 /// Of all two crashes, every so many-th where all scenarios are tried: they are most of what there is.
 const DOUBLES: usize = 23;
 
+/// Where not every crash has a run of its own, they are tried in so many runs.
+const TURNS: u64 = 4;
+
 #[derive(Debug, Args)]
 pub struct SimulateArgs {
     /// The scenario to run: a file, or a built-in one [default: all that are built in]
@@ -148,7 +151,8 @@ fn parts(args: &SimulateArgs, scenario: &Scenario) -> Vec<Part> {
             let random = RANDOM.div_ceil(scenario.sampled.unwrap_or(1));
             let every = if args.whole || args.scenario.is_some() { 1 } else { DOUBLES };
             let doubles = Part::DoubleCrashes { every };
-            vec![Part::Crashes, Part::CrashesThroughout, Part::Pairs, doubles, Part::Random(random)]
+            let turns = Part::CrashesInTurn(if scenario.sampled.is_some() { TURNS } else { 0 });
+            vec![Part::Crashes, Part::CrashesThroughout, turns, Part::Pairs, doubles, Part::Random(random)]
         }
     }
 }

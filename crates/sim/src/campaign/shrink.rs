@@ -1,10 +1,12 @@
 //! The smallest schedule that still fails: faults are dropped, then made simpler, then moved to earlier writes.
 
-use crate::faults::{Fault, Incident, Moment, Schedule};
+use crate::faults::{Fault, Incident, Moment, Schedule, Turn};
 use crate::run::Outcome;
 
 /// How many smaller schedules are tried.
 const TRIES: usize = 100;
+/// Of so many parts of all states, one has hardly more than a single one.
+const FEW: u64 = 4096;
 
 /// None if not even the schedule itself fails again.
 pub fn shrink<E>(
@@ -46,7 +48,7 @@ fn smaller(schedule: &Schedule) -> Vec<Schedule> {
         let simpler = simpler(&incident.what).into_iter();
         all.extend(simpler.map(|what| replaced(index, Incident { what, at: incident.at.clone() })));
         if let Moment::Write(write) = incident.at
-            && matches!(incident.what, Fault::CrashesBefore | Fault::CrashesAfter)
+            && matches!(incident.what, Fault::CrashesBefore | Fault::CrashesAfter | Fault::CrashesInTurn(_))
         {
             // Those that begin to die later die less often.
             let later = [write * 2, write + 1].map(Moment::Write);
@@ -71,6 +73,12 @@ fn simpler(fault: &Fault) -> Vec<Fault> {
         }
         Fault::CrashesBefore => vec![Fault::CrashBefore],
         Fault::CrashesAfter => vec![Fault::CrashAfter],
+        // Half of its states.
+        Fault::CrashesInTurn(Turn { after, part, of }) if *of <= FEW => {
+            let half = |part| Fault::CrashesInTurn(Turn { after: *after, part, of: of * 2 });
+            let one = if *after { Fault::CrashAfter } else { Fault::CrashBefore };
+            vec![one, half(*part), half(part + of)]
+        }
         Fault::ClockSetAhead => vec![Fault::CrashBefore, Fault::ClockAhead],
         Fault::ClockSetBack => vec![Fault::CrashBefore, Fault::ClockBehind],
         Fault::LandsAfter(_) | Fault::LandsAtTheEnd | Fault::ClockAhead | Fault::ClockBehind | Fault::StaleLists => {

@@ -51,11 +51,6 @@ impl Asked {
         self.is_read() && self.name.is_empty() && !self.is_watch
     }
 
-    /// Where the collection is.
-    pub fn collection(&self) -> (String, String) {
-        (self.plural.clone(), self.namespace.clone())
-    }
-
     pub fn kind(&self) -> &'static str {
         kind_of(&self.plural)
     }

@@ -28,7 +28,7 @@ pub use self::asked::{Asked, Decided, Tally};
 pub use self::body::Rewrite;
 use self::body::{GatedBody, GatedWatch};
 use crate::acts;
-use crate::faults::{Fault, Incident, Moment};
+use crate::faults::{Fault, Incident, Moment, Turn};
 use crate::record::Record;
 use crate::sabotage::{Sabotage, Verdict};
 
@@ -43,10 +43,6 @@ const IN_A_MOMENT: Duration = Duration::from_secs(10);
 /// So many operators die in one run, where they die at each write that meets a new state: should every death make a new state,
 /// none would come to its end.
 const MOST_DEATHS: usize = 1000;
-/// The collections that an operator lists.
-const LISTED: [&str; 4] = ["plans", "nodes", "jobs", "secrets"];
-/// And those that it watches.
-const WATCHED: [&str; 5] = ["plans", "nodes", "jobs", "secrets", "pods"];
 
 /// What the operators decide, and who else is told.
 #[derive(Debug)]
@@ -96,9 +92,11 @@ struct Shared {
     frozen: BTreeMap<String, Timestamp>,
     /// The server is away until then.
     away: Option<Timestamp>,
-    /// Until when watches lag, by plural.
-    lagging: BTreeMap<String, Timestamp>,
+    /// Until when watches lag, by plural; without one: all of them.
+    lagging: BTreeMap<Option<&'static str>, Timestamp>,
     forbidden: Option<(Forbidden, Timestamp)>,
+    /// The lists that operators have asked for.
+    listed: BTreeSet<String>,
     /// What lists are answered with, until then.
     stale: Option<(Lists, Timestamp)>,
     /// Until when what went wrong goes on.
@@ -112,6 +110,8 @@ struct Shared {
 /// Operators that die again and again.
 struct Dying {
     fault: Fault,
+    /// In which states they die; none: in all.
+    turn: Option<Turn>,
     /// The states in which one has died, and what it was about to write for.
     met: BTreeSet<(u64, String)>,
 }
@@ -119,8 +119,8 @@ struct Dying {
 /// Whether a server answers at this moment.
 pub type Answers = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// Answers to lists, by plural and namespace.
-type Lists = BTreeMap<(String, String), Bytes>;
+/// Answers to lists, by what was asked.
+type Lists = BTreeMap<String, Bytes>;
 
 #[derive(PartialEq)]
 struct Forbidden {
@@ -164,6 +164,7 @@ impl Gate {
             away: None,
             lagging: BTreeMap::new(),
             forbidden: None,
+            listed: BTreeSet::new(),
             stale: None,
             troubled_until: clock.now(),
             heard,
@@ -264,7 +265,9 @@ impl Gate {
 
     pub(super) fn lags_until(&self, plural: &str) -> Option<Timestamp> {
         let now = self.clock.now();
-        self.shared().lagging.get(plural).copied().filter(|until| *until > now)
+        let shared = self.shared();
+        let lags = shared.lagging.iter().filter(|(kind, _)| kind.is_none_or(|kind| kind == plural));
+        lags.map(|(_, until)| *until).max().filter(|until| *until > now)
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -338,30 +341,27 @@ impl Gate {
 
     /// What all lists of the cluster in which the operators run say now, as they will be answered for a while.
     async fn freeze_lists(&self, operator: &str) {
+        let listed = self.shared().listed.clone();
         let mut lists = Lists::new();
-        for plural in LISTED {
-            let (prefix, namespace) = match plural {
-                "plans" => ("/apis/upgrade.cattle.io/v1", crate::scenario::NAMESPACE),
-                "jobs" => ("/apis/batch/v1", crate::scenario::NAMESPACE),
-                "secrets" => ("/api/v1", crate::scenario::NAMESPACE),
-                _ => ("/api/v1", ""),
-            };
-            let place = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
-            let request = Request::get(format!("{prefix}{place}/{plural}")).body(Body::empty());
-            let Ok(request) = request else { continue };
-            let answer = self.server.service(operator).call(request).await;
-            let Ok(answer) = answer;
+        for list in listed {
+            let Ok(request) = Request::get(&list).body(Body::empty()) else { continue };
+            let Ok(answer) = self.server.service(operator).call(request).await;
             let Ok(collected) = answer.into_body().collect().await;
-            lists.insert((plural.to_owned(), namespace.to_owned()), collected.to_bytes());
+            lists.insert(list, collected.to_bytes());
         }
         self.shared().stale = Some((lists, later(self.clock.now(), STALE + Duration::from_secs(1))));
     }
 
-    fn stale_list(&self, asked: &Asked) -> Option<Bytes> {
+    /// What this list is answered with instead of what it would say now.
+    fn stale_list(&self, list: &str) -> Option<Bytes> {
         let now = self.clock.now();
-        let shared = self.shared();
+        let mut shared = self.shared();
+        // Further pages follow from the first.
+        if !list.contains("continue=") {
+            shared.listed.insert(list.to_owned());
+        }
         let (lists, until) = shared.stale.as_ref()?;
-        if now < *until { lists.get(&asked.collection()).cloned() } else { None }
+        if now < *until { lists.get(list).cloned() } else { None }
     }
 }
 
@@ -384,16 +384,20 @@ impl Shared {
 
     /// What becomes of an operator that is about to write in this state, where they die again and again.
     fn dies_again(&mut self, faults: &mut Vec<Fault>, meeting: (u64, String)) {
-        let begins = faults.iter().position(|fault| matches!(fault, Fault::CrashesBefore | Fault::CrashesAfter));
-        if let Some(index) = begins {
-            let fault = match faults.remove(index) {
-                Fault::CrashesBefore => Fault::CrashBefore,
-                _ => Fault::CrashAfter,
+        faults.retain(|fault| {
+            let (fault, turn) = match fault {
+                Fault::CrashesBefore => (Fault::CrashBefore, None),
+                Fault::CrashesAfter => (Fault::CrashAfter, None),
+                Fault::CrashesInTurn(turn) if turn.after => (Fault::CrashAfter, Some(*turn)),
+                Fault::CrashesInTurn(turn) => (Fault::CrashBefore, Some(*turn)),
+                _ => return true,
             };
-            self.dying = Some(Dying { fault, met: BTreeSet::new() });
-        }
+            self.dying = Some(Dying { fault, turn, met: BTreeSet::new() });
+            false
+        });
         if let Some(dying) = &mut self.dying
             && dying.met.len() < MOST_DEATHS
+            && dying.turn.is_none_or(|turn| turn.has(&meeting))
             && dying.met.insert(meeting)
         {
             faults.push(dying.fault.clone());
@@ -446,7 +450,7 @@ impl Exchange<'_> {
     async fn read(self) -> Response<GatedBody> {
         if self.asked.is_list()
             && self.server.is_same_as(&self.gate.server)
-            && let Some(list) = self.gate.stale_list(&self.asked)
+            && let Some(list) = self.gate.stale_list(&self.head.uri.to_string())
         {
             return whole(StatusCode::OK, list);
         }
@@ -573,11 +577,11 @@ impl Exchange<'_> {
             }
             Fault::WatchesLag | Fault::KindLags(_) => {
                 let until = later(gate.clock.now(), LAG);
-                let kinds = match fault {
-                    Fault::KindLags(kind) => vec![kind.plural()],
-                    _ => WATCHED.to_vec(),
+                let kind = match fault {
+                    Fault::KindLags(kind) => Some(kind.plural()),
+                    _ => None,
                 };
-                gate.shared().lagging.extend(kinds.into_iter().map(|plural| (plural.to_owned(), until)));
+                gate.shared().lagging.insert(kind, until);
                 self.answer().await
             }
             _ => self.answer().await,

@@ -10,6 +10,7 @@ mod harvester;
 mod nodes;
 mod places;
 pub mod selector;
+pub mod standstill;
 mod status;
 mod upgrades;
 pub mod window;

@@ -20,7 +20,7 @@ pub use self::files::{ScenarioError, built_in};
 pub use self::guest::Guest;
 pub use self::harvester::{Harvester, UpgradeLines, Vm, Vms};
 pub use self::span::Span;
-use crate::faults::{Fault, Incident};
+use crate::faults::{Fault, Incident, WatchedKind};
 
 pub const NAMESPACE: &str = "system-upgrade";
 /// The Plan that is there unless a scenario names its own.
@@ -200,6 +200,18 @@ impl Scenario {
     /// Whether there is a Plan although none is named.
     fn has_own_plan(&self) -> bool {
         self.upgrade().is_none() && self.guest.is_none()
+    }
+
+    /// The kinds whose watches matter to what it upgrades, Secrets aside.
+    pub fn watched(&self) -> Vec<WatchedKind> {
+        use WatchedKind::{Job, Machine, Node, Plan, Pod, TanzuKubernetesCluster, Upgrade};
+        match () {
+            () if self.tanzu().is_some() => vec![TanzuKubernetesCluster, Machine, Job],
+            () if self.guest.is_some() => vec![Machine],
+            () if self.upgrade().is_some() => vec![Upgrade, Node, Job, Plan],
+            () if self.drains() => vec![Node, Job, Plan, Pod],
+            () => vec![Node, Job, Plan],
+        }
     }
 
     /// Where the operators look for Plans: those of a Harvester cluster are where Rancher has its own.
