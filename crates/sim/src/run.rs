@@ -139,7 +139,7 @@ impl Stage {
     pub fn open(scenario: &Scenario, terms: &Terms) -> Self {
         let clock = Clock::virtual_from(Timestamp::from_second(NOON).unwrap_or(Timestamp::UNIX_EPOCH));
         let options = Options { clock, seed: terms.seed, latency: LATENCY, watch_window: WATCH_WINDOW };
-        Stage::on(ApiServer::new(options), scenario, terms, None)
+        Stage::on(ApiServer::without_own_managers(options), scenario, terms, None)
     }
 
     /// On a server of one's own, whose clock need not jump. What the operators decide is told to `audience`, too.

@@ -174,7 +174,9 @@ impl Direct {
         target: &Target,
         intent: Intent,
     ) -> Answer<Arc<Stored>> {
-        let outcome = write::now(store, &Write::inside(self.cause(verb, subresource), target), intent)?;
+        let is_noted = self.server.shared.notes_own_managers;
+        let write = Write { is_noted, ..Write::inside(self.cause(verb, subresource), target) };
+        let outcome = write::now(store, &write, intent)?;
         outcome.stored().cloned().ok_or_else(|| internal("nothing was stored"))
     }
 
@@ -206,4 +208,40 @@ fn untyped<K: Serialize>(object: &K) -> Answer<Object> {
 /// Without managed fields: nobody in here reads them, and a write that states none leaves them to the server.
 fn typed<K: DeserializeOwned>(stored: &Stored) -> Answer<K> {
     serde_json::from_slice(&stored.json_unmanaged()).map_err(|error| internal(&error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use drover_clock::Clock;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::apiserver::Options;
+
+    /// Who is noted as a manager of a ConfigMap that somebody else has made, and that is changed from inside.
+    fn managers(server: impl Fn(Options) -> ApiServer) -> Vec<String> {
+        let clock = Clock::virtual_from("2026-01-01T12:00:00Z".parse().unwrap());
+        let server = server(Options { clock, seed: 1, latency: Duration::ZERO, watch_window: 10 });
+        let map = json!({ "metadata": { "name": "map", "namespace": "default" }, "data": { "a": "1" } });
+        let (kubectl, world) = (server.direct("kubectl"), server.direct("world"));
+        server.store().with(|store| {
+            let target = target::<ConfigMap>(store, "default", "map").unwrap();
+            let create = Intent::Create(untyped(&map).unwrap());
+            write::now(store, &Write::inside(kubectl.cause(Verb::Create, ""), &target), create).unwrap();
+        });
+        let mut map: ConfigMap = world.get(Some("default"), "map").unwrap().unwrap();
+        map.data.get_or_insert_default().insert("b".into(), "2".into());
+        assert_eq!(world.update(&map).unwrap().data.unwrap().len(), 2);
+        let stored = &server.direct("").list_json("", "configmaps").unwrap()[0];
+        let fields = stored["metadata"]["managedFields"].as_array().unwrap().iter();
+        fields.map(|one| one["manager"].as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn a_simulation_leaves_managed_fields_as_clients_have_made_them() {
+        assert_eq!(managers(ApiServer::new), ["kubectl", "world"]);
+        assert_eq!(managers(ApiServer::without_own_managers), ["kubectl"]);
+    }
 }

@@ -187,7 +187,7 @@ impl Ask<'_> {
 
     fn as_write<'a>(&'a self, verb: Verb, options: &'a WriteOptions) -> Write<'a> {
         let (target, cause) = (&self.target, self.cause(verb));
-        Write { target, cause, options, manager: self.manager(), warnings: Some(self.warnings) }
+        Write { target, cause, options, manager: self.manager(), warnings: Some(self.warnings), is_noted: true }
     }
 
     /// In whose name fields are managed: as the client says, or by the first word of what it calls itself.

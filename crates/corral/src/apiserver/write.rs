@@ -48,16 +48,25 @@ pub(crate) struct Write<'a> {
     pub manager: &'a str,
     /// None where nobody listens.
     pub warnings: Option<&'a Warnings>,
+    /// Who manages which field is noted; otherwise that stays as it was.
+    pub is_noted: bool,
 }
 
 impl<'a> Write<'a> {
     /// A write of the server itself, or of whoever lives inside the process.
     pub fn inside(cause: Cause<'a>, target: &'a Target) -> Self {
-        Write { target, cause, options: WriteOptions::plain(), manager: cause.actor, warnings: None }
+        Write { target, cause, options: WriteOptions::plain(), manager: cause.actor, warnings: None, is_noted: true }
     }
 
     /// Notes who manages the fields of `new`, which replaces `old`: what is stored, or an object without content.
     pub fn track(&self, old: &Object, new: &mut Object) {
+        if !self.is_noted {
+            match old.meta("managedFields") {
+                Some(managed) => new.set_meta("managedFields", managed.clone()),
+                None => drop(new.meta_mut().remove("managedFields")),
+            }
+            return;
+        }
         let resource = &self.target.resource;
         let Some(kind) = resource.kind_type(&self.target.version) else {
             new.meta_mut().remove("managedFields");

@@ -54,7 +54,7 @@ impl Admission for Labels {
 fn server() -> ApiServer {
     let clock = Clock::virtual_from("2026-01-01T12:00:00Z".parse().unwrap());
     let options = Options { clock, seed: 1, latency: Duration::ZERO, watch_window: 10 };
-    ApiServer::with_admission(options, Box::new(Labels::default()))
+    ApiServer::with_admission(options, Box::new(Labels::default()), true)
 }
 
 fn config_map(name: &str) -> ConfigMap {
