@@ -19,6 +19,7 @@ mod images;
 mod jobs;
 pub mod names;
 mod nodes;
+pub(crate) mod options;
 mod pausing;
 mod preload;
 pub mod progress;

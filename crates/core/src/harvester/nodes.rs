@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::decide::{Member, Phase, Turn, members};
 use super::jobs::{self, Course};
 use super::progress::Step;
-use super::{asking, config, images, names, pausing, skipping, storage};
+use super::{asking, config, images, names, options, pausing, skipping, storage};
 use crate::cluster::{Node, Pod, Secret, condition};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait};
 use crate::quorum::{self, CODE, IS_VOTER, at_risk};
@@ -182,12 +182,8 @@ pub(super) fn may_go(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
         is_well: node.is_ready(),
     });
     if let Some(risk) = at_risk(members, name, accepted) {
-        let remedy = format!(
-            "bring the other members back; of two that are well, accept that one goes: \
-             kubectl -n {NAMESPACE} annotate upgrades.harvesterhci.io {} {}={CODE}",
-            turn.name(),
-            marks::ACCEPT
-        );
+        let accept = options::accept(&turn.view.upgrade.metadata, CODE);
+        let remedy = format!("bring the other members back; of two that are well, accept that one goes: {accept}");
         turn.wait_with_remedy(Subject::node(name), Reason::QuorumAtRisk, risk, remedy);
         return false;
     }

@@ -136,10 +136,14 @@ impl Step {
 }
 
 impl Progress {
-    /// None if nothing was noted; what cannot be read counts as a start, with all that follows from facts.
+    /// None if nothing was noted.
+    pub fn read(upgrade: &Upgrade) -> Option<Result<Self, serde_json::Error>> {
+        upgrade.metadata.annotations.get(marks::PROGRESS).map(|text| serde_json::from_str(text))
+    }
+
+    /// None if nothing was noted that can be read.
     pub fn of(upgrade: &Upgrade) -> Option<Self> {
-        let text = upgrade.metadata.annotations.get(marks::PROGRESS)?;
-        Some(serde_json::from_str(text).unwrap_or_default())
+        Self::read(upgrade)?.ok()
     }
 
     pub fn text(&self) -> String {

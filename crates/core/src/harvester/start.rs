@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::config;
 use super::decide::{Admission, Phase, Turn, members};
+use super::options;
 use super::pausing;
 use super::upgrade_config::UpgradeConfig;
 use crate::cluster::Meta;
@@ -23,7 +24,7 @@ const INCUMBENT: &str = "harvester";
 
 /// Begins, if nothing speaks against it.
 pub(super) fn begin(turn: &mut Turn<'_>) -> bool {
-    if another_drives(turn) || another_first(turn) || !is_valid(turn) {
+    if another_drives(turn) || another_first(turn) || !is_valid(turn) || !is_understood(turn) {
         return false;
     }
     let Some(config) = config_of(turn) else { return false };
@@ -74,7 +75,11 @@ fn came_before(one: &Meta, other: &Meta) -> bool {
 /// Nothing goes on before every node that pauses says so.
 pub(super) fn mark_pauses(turn: &mut Turn<'_>) -> bool {
     turn.phase = Phase::ImportingImage;
-    pausing::mark(turn)
+    if turn.known.is_some() {
+        options::are_understood(turn);
+    }
+    // One that is taken up after a failure has gone further: a node whose mark is to come pauses by the map meanwhile.
+    pausing::mark(turn) || turn.next.release.is_some()
 }
 
 /// Never two drivers.
@@ -96,11 +101,8 @@ fn another_drives(turn: &mut Turn<'_>) -> bool {
         let sentence = format!(
             "Deployment {NAMESPACE}/{INCUMBENT} is at work, and Harvester's own upgrade controller with it: Drover only watches"
         );
-        let remedy = format!(
-            "switch that controller off, then: kubectl -n {NAMESPACE} annotate upgrades.harvesterhci.io {} {}=true",
-            turn.name(),
-            marks::DRIVE
-        );
+        let drive = options::annotate(turn.name(), &format!("{}=true", marks::DRIVE));
+        let remedy = format!("switch that controller off, then: {drive}");
         turn.wait_with_remedy(turn.subject(), Reason::AnotherControllerActs, sentence, remedy);
         return true;
     }
@@ -121,14 +123,23 @@ pub(super) fn another_writes(turn: &mut Turn<'_>) -> bool {
         "{names} has written the state of Upgrade {}, which Drover drives: Drover only watches until its user decides",
         turn.name()
     );
-    let remedy = format!(
-        "stop that controller, then: kubectl -n {NAMESPACE} annotate --overwrite upgrades.harvesterhci.io {} {}={names}; or leave the \
-         Upgrade to it",
-        turn.name(),
-        marks::DRIVE
-    );
+    let drive = options::annotate(turn.name(), &format!("{}={names}", marks::DRIVE));
+    let remedy = format!("stop that controller, then: {drive}; or leave the Upgrade to it");
     turn.wait_with_remedy(turn.subject(), Reason::AnotherControllerActs, sentence, remedy);
     true
+}
+
+/// What is noted on the Upgrade cannot be read, maybe because a newer Drover has written it. Who began anew would drain nodes that are
+/// done, so nothing is begun, and nothing is written over.
+pub(super) fn cannot_go_on(turn: &mut Turn<'_>, error: &serde_json::Error) {
+    let sentence = format!(
+        "how far Upgrade {} is, in its annotation {}, cannot be read ({error}): nothing goes on",
+        turn.name(),
+        marks::PROGRESS
+    );
+    let anew = options::annotate(turn.name(), &format!("{}='{{}}'", marks::PROGRESS));
+    let remedy = format!("put it back as it was; or begin anew, with every node: {anew}");
+    turn.wait_with_remedy(turn.subject(), Reason::UpgradeInvalid, sentence, remedy);
 }
 
 fn another_first(turn: &mut Turn<'_>) -> bool {
@@ -175,6 +186,21 @@ fn is_valid(turn: &mut Turn<'_>) -> bool {
     false
 }
 
+/// Nothing begins with words that would be taken for others.
+fn is_understood(turn: &mut Turn<'_>) -> bool {
+    let mut understood = options::are_understood(turn);
+    let map = turn.annotation(annotations::PAUSE_MAP).map_or(Ok(()), |text| options::pause_map(text).map(drop));
+    if let Err(problem) = map {
+        understood = false;
+        let remedy = options::annotate(turn.name(), &format!("{}-", annotations::PAUSE_MAP));
+        let remedy = format!(
+            "name the nodes that pause, as {{\"NODE\":\"pause\"}}; or leave that to the setting upgrade-config: {remedy}"
+        );
+        turn.wait_with_remedy(turn.subject(), Reason::UpgradeInvalid, problem, remedy);
+    }
+    understood
+}
+
 /// What a webhook would have refused does not begin, either.
 fn is_admitted(turn: &mut Turn<'_>) -> bool {
     let (at, verdict) = match turn.view.admission {
@@ -201,10 +227,9 @@ fn is_admitted(turn: &mut Turn<'_>) -> bool {
 
 /// What can be done about an Upgrade that may not begin.
 pub(crate) fn remedy_of_refusal(upgrade: &str) -> String {
+    let accept = options::annotate(upgrade, &format!("{}=CODE,…", marks::ACCEPT));
     format!(
-        "put that right, and it begins; or accept it by its code: kubectl -n {NAMESPACE} annotate upgrades.harvesterhci.io {upgrade} {}=CODE,…; \
-         drover preflight upgrade/{upgrade} tells the codes",
-        marks::ACCEPT
+        "put that right, and it begins; or accept it by its code: {accept}; drover preflight upgrade/{upgrade} tells the codes"
     )
 }
 

@@ -181,7 +181,11 @@ fn a_node_without_a_machine_is_named_and_not_waited_for() {
     stray["metadata"]["labels"] = json!({});
     ground.put(stray);
     let mut ground = ground.until_nodes();
-    assert!(ground.reasons().contains(&Reason::NodeUnmanaged));
+    let (_, reason, message) = ground.condition("Progressing");
+    assert_eq!(reason, "PlannerWorks", "it holds nothing up");
+    let told =
+        "Node stray has no Machine in fleet-local (provision it again, or remove it: the upgrade goes on without it)";
+    assert!(message.ends_with(told), "{message}");
     assert!(ground.upgrade()["status"]["nodeStatuses"].get("stray").is_none());
     for number in 1..=3 {
         ground.bring_over(number);
