@@ -1,6 +1,6 @@
 //! `Upgrade` (harvesterhci.io/v1beta1): the request to bring a Harvester cluster to another version, and how far it is.
 //!
-//! The definition has no status subresource: the status is written with the object. See
+//! Harvester's own definition has no status subresource: the status is written with the object. Drover's has one. See
 //! <https://github.com/harvester/harvester/blob/master/pkg/apis/harvesterhci.io/v1beta1/upgrade.go>.
 
 use std::collections::BTreeMap;

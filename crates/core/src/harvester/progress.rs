@@ -18,6 +18,9 @@ use crate::cluster::harvester::Upgrade;
 pub struct Progress {
     /// What ran before.
     pub previous_version: String,
+    /// Who voted in etcd when it began; none where an earlier Drover has begun it. Who has joined since then was promoted.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub voters: BTreeSet<String>,
     /// Every node that pauses carries its mark: one that does no longer was resumed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pauses_marked: bool,
@@ -40,6 +43,9 @@ pub struct Progress {
     /// The `provisionGeneration` that Rancher's planner was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<i64>,
+    /// It had raised the nodes without asking, and was asked once more.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub asked_again: bool,
     /// What was so when the planner was asked, for whoever takes that back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Before>,

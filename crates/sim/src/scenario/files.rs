@@ -93,6 +93,8 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-unmanaged-node",
     "harvester-voter-lost",
     "harvester-planner-errs",
+    "harvester-planner-silent",
+    "harvester-own-status",
     "harvester-meddled",
     "harvester-download-stalls",
     "harvester-witness",

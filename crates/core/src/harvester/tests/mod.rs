@@ -5,6 +5,7 @@ mod abort;
 mod around;
 mod bad_input;
 mod pausing;
+mod planner;
 mod skip;
 mod way;
 

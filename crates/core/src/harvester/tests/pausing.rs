@@ -38,6 +38,52 @@ fn brings_over_and_asks_for_the_next(ground: &mut Ground) {
 }
 
 #[test]
+fn nodes_pause_until_their_mark_is_taken_off() {
+    let config = json!({ "nodeUpgradeOption": { "mode": "manual", "pauseNodes": ["node-2"] } });
+    let mut ground = Ground::configured(3, config).until_nodes();
+    let paused = |ground: &Ground, node: &str| {
+        ground.get("Node", "", node)["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause"].is_string()
+    };
+    assert!(paused(&ground, "node-2") && !paused(&ground, "node-1"));
+    assert_eq!(
+        ground.upgrade()["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause-map"],
+        r#"{"node-2":"pause"}"#
+    );
+    ground.asks(2, "pre-drain");
+    ground.settle();
+    assert_eq!(ground.node_state("node-2"), "Node-upgrade paused");
+    assert_eq!(ground.upgrade()["status"]["nodeStatuses"]["node-2"]["reason"], "AdministrativelyPaused");
+    assert!(!ground.has_job("pre-drain-node-2"));
+
+    let off = json!({ "metadata": { "annotations": { "harvesterhci.io/node-upgrade-pause": null } } });
+    ground.change("Node", "", "node-2", &off);
+    ground.settle();
+
+    assert!(ground.has_job("pre-drain-node-2"));
+    assert_eq!(
+        ground.upgrade()["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause-map"],
+        r#"{"node-2":"unpause"}"#
+    );
+}
+
+#[test]
+fn a_paused_node_resumes_by_the_map_as_well() {
+    let config = json!({ "nodeUpgradeOption": { "strategy": { "mode": "manual" } } });
+    let mut ground = Ground::configured(3, config).until_nodes();
+    ground.asks(1, "pre-drain");
+    let map = json!({ "node-1": "unpause", "node-2": "pause", "node-3": "pause" }).to_string();
+    let resumed = json!({ "metadata": { "annotations": { "harvesterhci.io/node-upgrade-pause-map": map } } });
+    ground.change("Upgrade", "harvester-system", U, &resumed);
+
+    ground.settle();
+
+    assert!(ground.has_job("pre-drain-node-1"));
+    assert!(
+        ground.get("Node", "", "node-1")["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause"].is_null()
+    );
+}
+
+#[test]
 fn nodes_that_have_not_begun_still_pause_when_what_has_failed_is_tried_again() {
     let mut ground = first_has_failed();
 
