@@ -61,6 +61,13 @@ pub(super) fn import(turn: &mut Turn<'_>) -> bool {
         }
         return false;
     };
+    if !turn.view.upgrade.spec.image.is_empty()
+        && image.metadata.labels.get(jobs::UPGRADE).map(String::as_str) != Some(turn.name())
+    {
+        let version = image.metadata.resource_version.to_string();
+        let patch = json!({ "metadata": { "resourceVersion": version, "labels": { jobs::UPGRADE: turn.name() } } });
+        turn.write(Purpose::Provide, subject.clone(), Act::Patch(patch));
+    }
     let imported = condition(&image.status.conditions, conditions::IMPORTED);
     let exceeded = condition(&image.status.conditions, conditions::RETRY_LIMIT_EXCEEDED).filter(|one| one.is_true());
     // That it was tried too often says less than why it failed.

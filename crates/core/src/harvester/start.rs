@@ -168,24 +168,38 @@ fn another_first(turn: &mut Turn<'_>) -> bool {
 }
 
 fn is_valid(turn: &mut Turn<'_>) -> bool {
-    let spec = &turn.view.upgrade.spec;
-    let problem = if spec.image.is_empty() && spec.version.is_empty() {
-        Some("version or image field are not specified.".to_owned())
-    } else if spec.image.is_empty() && turn.cluster().harvester.versions.get(NAMESPACE, &spec.version).is_none() {
-        Some(format!("version {} is not found", spec.version))
-    } else if !spec.image.is_empty() && spec.image.split('/').count() != 2 {
-        Some(format!("image {} is not in the form namespace/name", spec.image))
-    } else {
-        None
-    };
-    let Some(problem) = problem else { return true };
-    turn.wait_with_remedy(
-        turn.subject(),
-        Reason::UpgradeInvalid,
-        problem,
-        format!("kubectl -n {NAMESPACE} get versions.harvesterhci.io; then create the Upgrade with one of these"),
-    );
+    let Some((problem, remedy)) = invalid(turn) else { return true };
+    turn.wait_with_remedy(turn.subject(), Reason::UpgradeInvalid, problem, remedy);
     false
+}
+
+/// What is wrong with the spec, and what helps.
+fn invalid(turn: &Turn<'_>) -> Option<(String, String)> {
+    let spec = &turn.view.upgrade.spec;
+    let versions =
+        || format!("kubectl -n {NAMESPACE} get versions.harvesterhci.io; then create the Upgrade with one of these");
+    if spec.image.is_empty() {
+        return match spec.version.as_str() {
+            "" => Some(("version or image field are not specified.".to_owned(), versions())),
+            version if turn.cluster().harvester.versions.get(NAMESPACE, version).is_none() => {
+                Some((format!("version {version} is not found"), versions()))
+            }
+            _ => None,
+        };
+    }
+    let images = format!("kubectl -n {NAMESPACE} get virtualmachineimages.harvesterhci.io");
+    match spec.image.split('/').collect::<Vec<_>>()[..] {
+        [NAMESPACE, name] if !name.is_empty() => None,
+        // Its volume is mounted by the pods of the repository, and those are here.
+        [namespace, name] if !namespace.is_empty() && !name.is_empty() => Some((
+            format!("spec.image names {namespace}/{name}, and a release is served only from an image in {NAMESPACE}"),
+            format!("import the release there, then create the Upgrade with spec.image {NAMESPACE}/NAME: {images}"),
+        )),
+        _ => Some((
+            format!("spec.image {} is not in the form namespace/name", spec.image),
+            format!("create the Upgrade with spec.image {NAMESPACE}/NAME: {images}"),
+        )),
+    }
 }
 
 /// Nothing begins with words that would be taken for others.

@@ -23,6 +23,33 @@ fn an_upgrade_without_a_version_that_is_known_does_not_begin() {
 }
 
 #[test]
+fn a_release_is_served_from_an_image_in_the_namespace_of_upgrades_and_no_other() {
+    for elsewhere in ["default/iso", "iso", "harvester-system/", "harvester-system/iso/1"] {
+        let mut ground = ground_with(json!({ "version": null, "image": elsewhere }));
+        ground.settle();
+        let (_, reason, message) = ground.condition("Progressing");
+        assert_eq!((reason.as_str(), ground.label("upgradeState")), ("UpgradeInvalid", ""), "{elsewhere}");
+        assert!(message.contains("spec.image") && message.contains("harvester-system/NAME"), "{message}");
+    }
+
+    let mut ground = ground_with(json!({ "version": null, "image": "harvester-system/iso" }));
+    ground.settle();
+    assert!(ground.condition("Progressing").2.contains("VirtualMachineImage harvester-system/iso is not there"));
+    ground.put(json!({
+        "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImage",
+        "metadata": { "name": "iso", "namespace": "harvester-system" },
+        "status": { "conditions": [{ "type": "Imported", "status": "True" }] },
+    }));
+    ground.settle();
+    assert_eq!(ground.upgrade()["status"]["imageID"], "harvester-system/iso");
+    let image = ground.get("VirtualMachineImage", "harvester-system", "iso");
+    assert_eq!(image["metadata"]["labels"]["harvesterhci.io/upgrade"], U);
+    let served = ground.get("Deployment", "harvester-system", &format!("upgrade-repo-{U}"));
+    let volumes = &served["spec"]["template"]["spec"]["volumes"];
+    assert_eq!(volumes[0]["persistentVolumeClaim"]["claimName"], "iso");
+}
+
+#[test]
 fn a_setting_that_cannot_be_read_is_named() {
     let mut ground = Ground::configured(3, json!("random string"));
     ground.settle();
