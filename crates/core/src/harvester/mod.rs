@@ -35,6 +35,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 pub mod upgrade_config;
+mod workloads;
 
 pub(crate) use asking::remedy_of_pause;
 pub use decide::{Admission, Settings, View, decide};

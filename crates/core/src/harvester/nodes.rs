@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::decide::{Member, Phase, Turn, members};
 use super::jobs::{self, Course};
 use super::progress::Step;
-use super::{asking, config, images, names, options, pausing, skipping, storage};
+use super::{asking, config, images, names, options, pausing, skipping, storage, workloads};
 use crate::cluster::{Node, Pod, Secret, condition};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait};
 use crate::quorum::{self, CODE, IS_VOTER, at_risk};
@@ -36,6 +36,7 @@ pub(super) fn next(turn: &mut Turn<'_>) -> bool {
     nodes.sort_by_key(|member| !turn.next.step(member.name()).is_at_work());
     if turn.next.single_node.is_empty() {
         storage::hold(turn);
+        workloads::hold_descheduler(turn);
         if !asking::ask(turn) {
             return false;
         }

@@ -32,6 +32,9 @@ pub struct Progress {
     pub release: Option<Noted>,
     /// Whose steps its Jobs run; those of an Upgrade that an earlier Drover has begun are Drover's.
     pub steps: Steps,
+    /// What keeps Rancher's agents from their work is taken back, after an ending before its time.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub agents_recovered: bool,
     /// The images are on the nodes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub prepared: bool,

@@ -81,6 +81,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-stock",
     "harvester-stock-plan-fails",
     "harvester-stock-retried",
+    "harvester-stock-started-over",
     "harvester-unknown-release",
     "harvester-repository-vm",
     "harvester-retried",
