@@ -33,15 +33,20 @@ pub fn all() -> Vec<CustomResourceDefinition> {
 pub fn of(controller: Controller) -> Vec<CustomResourceDefinition> {
     match controller {
         Controller::Plan => vec![finished(Plan::crd())],
-        // Harvester's own definitions have no status subresource, and its controllers and its page write the status with
-        // the object: theirs would be lost under a definition that has one.
+        // Of an Upgrade only Drover writes the status, and a client that puts back the object without one must not wipe it. Collectors
+        // of logs are Harvester's, and write the status with the object: theirs would be lost under a definition that has one.
         Controller::Harvester => {
-            let upgrade = without_status_subresource(finished(Upgrade::crd()));
             let log = without_status_subresource(finished(UpgradeLog::crd()));
-            vec![upgrade, log, finished(Version::crd())]
+            vec![finished(Upgrade::crd()), log, finished(Version::crd())]
         }
         Controller::Guest => vec![finished(TanzuKubernetesCluster::crd()), finished(TanzuKubernetesRelease::crd())],
     }
+}
+
+/// The definitions that Harvester itself installs in place of [`of`]: none has a status subresource, its controllers and its page write
+/// the status with the object.
+pub fn as_harvester_installs() -> Vec<CustomResourceDefinition> {
+    of(Controller::Harvester).into_iter().map(without_status_subresource).collect()
 }
 
 fn finished(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {

@@ -62,6 +62,7 @@ pub enum Kind {
     Deployment,
     Service,
     ConfigMap,
+    Addon,
     ManagedChart,
     HelmChart,
     /// Of provisioning.cattle.io.

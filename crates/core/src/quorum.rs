@@ -17,8 +17,13 @@ pub struct Member<'a> {
 }
 
 impl Member<'_> {
-    fn votes(&self) -> bool {
+    pub fn votes(&self) -> bool {
         self.voter.is_some_and(|(status, _)| status == "True")
+    }
+
+    /// It votes, or learns to.
+    pub fn is_member(&self) -> bool {
+        self.voter.is_some() && !self.is_lost()
     }
 
     fn is_lost(&self) -> bool {

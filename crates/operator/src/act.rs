@@ -147,20 +147,8 @@ impl Hands {
                 self.api.post(&format!("{path}?{manager}"), body).await
             }
             Act::Patch(patch) => self.change(&format!("{path}?{manager}"), &path, patch).await,
-            Act::PatchStatus(patch) => {
-                let (own, plain) = (format!("{path}/status?{manager}"), format!("{path}?{manager}"));
-                if self.plain_status.load(Ordering::Relaxed) {
-                    return self.change(&plain, &path, patch).await;
-                }
-                match self.change(&own, &path, patch).await {
-                    Err(error) if error.code() == Some(404) && write.subject.kind == Kind::Upgrade => {
-                        let answer = self.change(&plain, &path, patch).await;
-                        self.plain_status.store(answer.is_ok(), Ordering::Relaxed);
-                        answer
-                    }
-                    answer => answer,
-                }
-            }
+            Act::PatchStatus(patch) if write.subject.kind == Kind::Upgrade => self.tell_upgrade(&path, patch).await,
+            Act::PatchStatus(patch) => self.change(&format!("{path}/status?{manager}"), &path, patch).await,
             Act::Call { part } => self.api.put(&call(&write.subject, part), &json!({})).await,
             Act::Delete { uid } => {
                 // A Job that is gone has no pod at work any more: it goes after them.
@@ -171,6 +159,28 @@ impl Hands {
                 });
                 self.api.delete(&path, &options).await
             }
+        }
+    }
+
+    /// Writes the status of an Upgrade, which stands for itself or goes with the object: its definition may be Harvester's, or Drover's,
+    /// and somebody may replace the one by the other. Which it is shows in the answer.
+    async fn tell_upgrade(&self, path: &str, patch: &Value) -> Result<bytes::Bytes, ApiError> {
+        let manager = format!("fieldManager={}", drover_api::marks::FIELD_MANAGER);
+        let (own, plain) = (format!("{path}/status?{manager}"), format!("{path}?{manager}"));
+        if self.plain_status.load(Ordering::Relaxed) {
+            let answer = self.change(&plain, path, patch).await?;
+            if carries(&answer, patch) {
+                return Ok(answer);
+            }
+            self.plain_status.store(false, Ordering::Relaxed);
+        }
+        match self.change(&own, path, patch).await {
+            Err(error) if error.code() == Some(404) => {
+                let answer = self.change(&plain, path, patch).await;
+                self.plain_status.store(answer.is_ok(), Ordering::Relaxed);
+                answer
+            }
+            answer => answer,
         }
     }
 
@@ -209,6 +219,15 @@ impl Hands {
         let is_told = write.subject.kind != Kind::Event && !matches!(write.act, Act::Call { .. });
         if is_told { self.ears.hear(&write.subject, body) } else { None }
     }
+}
+
+/// Whether an object says what was written into its status: where that stands for itself, a write with the object leaves it as it is.
+fn carries(body: &[u8], patch: &Value) -> bool {
+    let said = |object: &Value| -> Vec<(Value, Value, Value)> {
+        let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.map(|one| (one["type"].clone(), one["status"].clone(), one["message"].clone())).collect()
+    };
+    serde_json::from_slice(body).is_ok_and(|object: Value| said(&object) == said(patch))
 }
 
 /// Where KubeVirt is told to do something with a VM.

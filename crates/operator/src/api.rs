@@ -312,6 +312,7 @@ fn place(kind: Kind) -> (&'static str, &'static str, &'static str) {
         Kind::Deployment => ("apps", "v1", "deployments"),
         Kind::Service => ("", "v1", "services"),
         Kind::ConfigMap => ("", "v1", "configmaps"),
+        Kind::Addon => ("harvesterhci.io", "v1beta1", "addons"),
         Kind::ManagedChart => ("management.cattle.io", "v3", "managedcharts"),
         Kind::HelmChart => ("helm.cattle.io", "v1", "helmcharts"),
         Kind::Cluster => ("provisioning.cattle.io", "v1", "clusters"),

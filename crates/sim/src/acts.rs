@@ -359,11 +359,6 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
     })
 }
 
-fn path(kind: &str, namespace: &str, name: &str) -> Option<String> {
-    let (prefix, plural) = place(kind)?;
-    Some(path_at(prefix, plural, namespace, name))
-}
-
 fn path_at(prefix: &str, plural: &str, namespace: &str, name: &str) -> String {
     let namespace = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
     let name = if name.is_empty() { String::new() } else { format!("/{name}") };
@@ -457,11 +452,15 @@ async fn apply(server: &ApiServer, objects: &[Value]) {
     for object in objects {
         let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
         let (kind, namespace) = (text(&object["kind"]), text(&object["metadata"]["namespace"]));
-        let name = text(&object["metadata"]["name"]);
-        let (Some(collection), Some(path)) = (path(&kind, &namespace, ""), path(&kind, &namespace, &name)) else {
+        let (name, version) = (text(&object["metadata"]["name"]), text(&object["apiVersion"]));
+        let Some((_, plural)) = place(&kind) else {
             tracing::warn!("nobody knows where a {kind} is");
             continue;
         };
+        // Several products have a kind of one name: the object says whose it is.
+        let prefix = if version.contains('/') { format!("/apis/{version}") } else { format!("/api/{version}") };
+        let (collection, path) =
+            (path_at(&prefix, plural, &namespace, ""), path_at(&prefix, plural, &namespace, &name));
         if !send(server, Method::POST, &collection, object).await {
             send(server, Method::PATCH, &path, object).await;
         }

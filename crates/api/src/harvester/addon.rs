@@ -35,4 +35,6 @@ pub mod states {
 
 pub mod names {
     pub const DESCHEDULER: &str = "descheduler";
+    /// Where it is.
+    pub const DESCHEDULER_NAMESPACE: &str = "kube-system";
 }

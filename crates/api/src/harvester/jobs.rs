@@ -17,6 +17,8 @@ pub mod components {
     pub const REPO: &str = "repo";
     pub const APPLY_SKIP_MANIFESTS: &str = "apply-skip-rke2-manifests";
     pub const REMOVE_SKIP_MANIFESTS: &str = "remove-skip-rke2-manifests";
+    /// Drover's own.
+    pub const RECOVER_AGENT: &str = "recover-system-agent";
 }
 
 /// The values of [`JOB_TYPE`].
@@ -34,6 +36,10 @@ pub mod names {
     pub const SKIP_MANIFESTS_APPLY: &str = "skip-manifests-apply";
     pub const SKIP_MANIFESTS_REMOVE: &str = "skip-manifests-remove";
     pub const CLEANUP: &str = "cleanup";
+    /// A Plan of the steps of a stock release, which carries no label of its Upgrade: its drop-in keeps Rancher's agent from enabling RKE2.
+    pub const SKIP_RESTART_AGENT: &str = "skip-restart-rancher-system-agent";
+    /// Drover's own: takes that drop-in away again.
+    pub const RECOVER_AGENT: &str = "recover-system-agent";
     pub const RESTORE_VM: &str = "restore-vm";
     pub const UPGRADE_LOG: &str = "upgradelog";
     pub const REPO_PREFIX: &str = "upgrade-repo-";

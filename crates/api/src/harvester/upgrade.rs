@@ -1,6 +1,6 @@
 //! `Upgrade` (harvesterhci.io/v1beta1): the request to bring a Harvester cluster to another version, and how far it is.
 //!
-//! The definition has no status subresource: the status is written with the object. See
+//! Harvester's own definition has no status subresource: the status is written with the object. Drover's has one. See
 //! <https://github.com/harvester/harvester/blob/master/pkg/apis/harvesterhci.io/v1beta1/upgrade.go>.
 
 use std::collections::BTreeMap;
@@ -168,6 +168,10 @@ pub mod annotations {
     pub const LONGHORN_RESTORED: &str = "harvesterhci.io/longhorn-settings-restored";
     pub const SKIP_MANIFESTS_APPLIED: &str = "harvesterhci.io/apply-skip-rke2-manifests-plan-completed";
     pub const SKIP_MANIFESTS_REMOVED: &str = "harvesterhci.io/remove-skip-rke2-manifests-plan-completed";
+    /// The descheduler was on, and is switched on again in the end.
+    pub const REENABLE_DESCHEDULER: &str = "harvesterhci.io/reenable-descheduler-addon";
+    /// JSON: how KubeVirt moved workloads to its new version before the steps of a stock release forbade that; `null` if nothing said so.
+    pub const WORKLOAD_UPDATE_METHODS: &str = "harvesterhci.io/kubevirt-workload-update-methods";
     pub const IMAGES_CLEANED: &str = "harvesterhci.io/image-cleanup-plan-completed";
     /// What users override checks with.
     pub const SKIP_WEBHOOK: &str = "harvesterhci.io/skipWebhook";

@@ -37,7 +37,8 @@ const KNOWN: [Known; 6] = [
         scope: "Namespaced",
         version: "v1beta1",
         short_names: &[],
-        has_status: false,
+        // Harvester's own has none; with one, a client that puts an Upgrade back without its status does not wipe it.
+        has_status: true,
         columns: &[],
     },
     Known {

@@ -72,6 +72,9 @@ struct Retry {
     /// The Upgrade or the TanzuKubernetesCluster, as upgrade/NAME or tkc/NAMESPACE/NAME
     #[arg(value_name = "OBJECT", value_parser = retried)]
     target: Target,
+    /// The node of an Upgrade that has failed [default: whatever has failed]
+    #[arg(long, value_name = "NODE")]
+    node: Option<String>,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
@@ -184,14 +187,14 @@ async fn pause(on: &OnNodes) -> anyhow::Result<()> {
             say("paused", &Verbs::on(client, Clock::real(), name).pause(on.node.as_deref()).await?)
         }
         Target::Tanzu(namespace, name) => {
-            on.no_node()?;
+            no_node(on.node.as_deref())?;
             TanzuVerbs::on(client, Clock::real(), namespace, name).pause().await?;
             print(&format!(
                 "tkc/{namespace}/{name} paused: nothing is begun, workers stay as they are, a control plane that is at work is finished\n"
             ))
         }
         Target::Cluster(namespace, name) => {
-            on.no_node()?;
+            no_node(on.node.as_deref())?;
             ClusterVerbs::on(client, Clock::real(), namespace, name).pause().await?;
             print(&format!("cluster/{namespace}/{name} paused: machines that come or go stay where they are\n"))
         }
@@ -205,12 +208,12 @@ async fn resume(on: &OnNodes) -> anyhow::Result<()> {
             say("resumed", &Verbs::on(client, Clock::real(), name).resume(on.node.as_deref()).await?)
         }
         Target::Tanzu(namespace, name) => {
-            on.no_node()?;
+            no_node(on.node.as_deref())?;
             TanzuVerbs::on(client, Clock::real(), namespace, name).resume().await?;
             print(&format!("tkc/{namespace}/{name} resumed\n"))
         }
         Target::Cluster(namespace, name) => {
-            on.no_node()?;
+            no_node(on.node.as_deref())?;
             ClusterVerbs::on(client, Clock::real(), namespace, name).resume().await?;
             print(&format!("cluster/{namespace}/{name} resumed\n"))
         }
@@ -221,10 +224,11 @@ async fn retry(on: &Retry) -> anyhow::Result<()> {
     let client = connect(&on.connection.connection()).await?;
     match &on.target {
         Target::Upgrade(name) => {
-            Verbs::on(client, Clock::real(), name).retry().await?;
+            Verbs::on(client, Clock::real(), name).retry(on.node.as_deref()).await?;
             print(&format!("upgrade/{name} takes up what has failed\n"))
         }
         Target::Tanzu(namespace, name) => {
+            no_node(on.node.as_deref())?;
             let changed = TanzuVerbs::on(client, Clock::real(), namespace, name).retry().await?;
             print(&format!("tkc/{namespace}/{name} takes up what has failed: {}\n", changed.join(", ")))
         }
@@ -232,13 +236,11 @@ async fn retry(on: &Retry) -> anyhow::Result<()> {
     }
 }
 
-impl OnNodes {
-    /// Of a guest cluster no single node is paused.
-    fn no_node(&self) -> anyhow::Result<()> {
-        match &self.node {
-            Some(_) => anyhow::bail!(Usage("--node is for Upgrades: a guest cluster is paused as a whole".to_owned())),
-            None => Ok(()),
-        }
+/// Of a guest cluster no single node is paused or tried again.
+fn no_node(node: Option<&str>) -> anyhow::Result<()> {
+    match node {
+        Some(_) => anyhow::bail!(Usage("--node is for Upgrades: a guest cluster is taken as a whole".to_owned())),
+        None => Ok(()),
     }
 }
 

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use drover_api::helm::release::labels;
 use flate2::read::GzDecoder;
+use serde_json::Value;
 
 use super::shelf::projections;
 use super::wire::{seen, shelves};
@@ -119,6 +120,7 @@ seen! {
     ManagedChartSpec {
         paused: bool,
         version: String,
+        values: Value,
     }
     ManagedChartStatus {
         observed_generation: i64,

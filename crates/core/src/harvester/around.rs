@@ -31,6 +31,15 @@ for manifest in $MANIFESTS; do
 done
 "#;
 
+/// Rancher's agent goes by its own unit again.
+const RECOVER: &str = r#"set -e
+drop_in="${HOST_DIR:-/host}/run/systemd/system/rancher-system-agent.service.d"
+[ -d "$drop_in" ] || exit 0
+rm -rf "$drop_in"
+chroot "${HOST_DIR:-/host}" systemctl daemon-reload
+chroot "${HOST_DIR:-/host}" systemctl try-restart rancher-system-agent.service
+"#;
+
 /// An image that is in use stays, and does not keep the others.
 const PRUNE: &str = r#"for image in $IMAGES; do
   chroot "${HOST_DIR:-/host}" /var/lib/rancher/rke2/bin/crictl --config /var/lib/rancher/rke2/agent/etc/crictl.yaml rmi "$image" || true
@@ -69,12 +78,26 @@ pub(super) fn afterwards(turn: &mut Turn<'_>) -> bool {
     if !is_stock(turn) {
         return true;
     }
-    let removed = allow_manifests(turn);
-    prune_images(turn) && removed
+    let parts = [allow_manifests(turn), recover_agents(turn), prune_images(turn)];
+    parts.iter().all(|done| *done)
+}
+
+/// The steps on the system services keep Rancher's agents from enabling RKE2; each node takes that back when its turn comes. Where not all
+/// have had theirs, it is taken back here.
+fn recover_agents(turn: &mut Turn<'_>) -> bool {
+    let is_due = turn.next.prepared && turn.next.ended != Some(Ending::Succeeded) && !turn.next.agents_recovered;
+    if !is_due {
+        return true;
+    }
+    let recovery = json!({ "command": ["sh", "-c", RECOVER], "envs": [] });
+    let done = everywhere(turn, suffixes::RECOVER_AGENT, components::RECOVER_AGENT, &recovery);
+    turn.next.agents_recovered |= done;
+    done
 }
 
 /// What was taken back is done again.
 pub(super) fn take_up(turn: &mut Turn<'_>) {
+    turn.next.agents_recovered = false;
     if turn.annotation(SKIP_MANIFESTS_REMOVED).is_some() {
         turn.annotations.insert(SKIP_MANIFESTS_APPLIED, Value::Null);
         turn.annotations.insert(SKIP_MANIFESTS_REMOVED, Value::Null);

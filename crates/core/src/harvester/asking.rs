@@ -7,8 +7,10 @@ use drover_api::rancher::machine_plan::annotations::{POST_HOOK, PRE_HOOK};
 use drover_api::rancher::provisioning_cluster::LOCAL;
 use serde_json::{Value, json};
 
-use super::decide::Turn;
-use super::progress::Before;
+use super::decide::{Member, Turn, members};
+use super::nodes::is_in_drain;
+use super::progress::{Before, Step};
+use super::release::is_kubelet_version;
 use crate::cluster::cluster_api::Cluster;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
 
@@ -33,9 +35,17 @@ pub(super) fn ask(turn: &mut Turn<'_>) -> bool {
     }
     let asked = *turn.next.asked.get_or_insert(generation + 1);
     let strategy = &cluster.spec.rke_config.upgrade_strategy;
+    let mut sentence = format!("Rancher's planner is asked for Kubernetes {wanted}");
+    let mut asked = asked;
     if generation >= asked && cluster.spec.kubernetes_version == wanted && has_hooks(strategy) {
-        // It asks before it touches a node from here on.
-        return let_go(turn);
+        if !may_ask_again(turn) {
+            // It asks before it touches a node from here on.
+            return let_go(turn);
+        }
+        asked = generation + 1;
+        turn.next.asked = Some(asked);
+        turn.next.asked_again = true;
+        "Rancher's planner has raised the nodes without asking, and is asked once more".clone_into(&mut sentence);
     }
     let options = |key: &str| {
         let hooks = |kind: &str, own: &str| {
@@ -62,8 +72,42 @@ pub(super) fn ask(turn: &mut Turn<'_>) -> bool {
         }},
     });
     turn.write(Purpose::AskPlanner, subject.clone(), Act::Patch(patch));
-    turn.wait(subject, Reason::PlannerWorks, format!("Rancher's planner is asked for Kubernetes {wanted}"));
+    turn.wait(subject, Reason::PlannerWorks, sentence);
     false
+}
+
+/// Whether the planner has raised all nodes without asking, which it does where the plans that they had say nothing of drains, as those of
+/// Rancher before 2.12 do (harvester/harvester#7514). The plans that they have by now do: it asks if it is asked once more. Where a node is
+/// done already, that one would be drained for nothing, so this is left to its user.
+fn may_ask_again(turn: &Turn<'_>) -> bool {
+    let (nodes, _) = members(turn.cluster());
+    let none_has_begun = nodes.iter().all(|member| turn.next.step(member.name()) == Step::Waits);
+    !turn.next.asked_again
+        && !nodes.is_empty()
+        && none_has_begun
+        && nodes.iter().all(|member| was_raised_unasked(turn, member))
+}
+
+/// Whether a node whose turn has not come has the Kubernetes of the release: the planner is done with it, and has not asked.
+pub(super) fn was_raised_unasked(turn: &Turn<'_>, member: &Member<'_>) -> bool {
+    let wanted = turn.next.release.as_ref().map(|release| release.kubernetes.as_str()).unwrap_or_default();
+    let is_raised = turn.next.before.as_ref().is_some_and(|before| before.kubernetes != wanted);
+    let is_idle = capi(turn).is_some_and(|capi| capi.status.phase == phases::PROVISIONED && !capi.spec.paused);
+    is_raised
+        && is_idle
+        && is_kubelet_version(&member.node.status.node_info.kubelet_version, wanted)
+        && !member.plan_secret(turn.cluster()).is_some_and(is_in_drain)
+}
+
+/// How somebody lets the planner begin anew.
+pub(super) fn remedy_of_silence(turn: &Turn<'_>) -> String {
+    let cluster = turn.cluster().harvester.clusters.get(FLEET_NAMESPACE, LOCAL);
+    let generation = cluster.map(|cluster| cluster.spec.rke_config.provision_generation).unwrap_or_default() + 1;
+    let patch = json!({ "spec": { "rkeConfig": { "provisionGeneration": generation } } });
+    format!(
+        "ask it once more, which drains every node: \
+         kubectl -n {FLEET_NAMESPACE} patch clusters.provisioning.cattle.io {LOCAL} --type merge -p '{patch}'"
+    )
 }
 
 fn has_hooks(strategy: &Value) -> bool {

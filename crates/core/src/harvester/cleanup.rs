@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::decide::Turn;
 use super::progress::Step;
 use super::steps::rancher;
-use super::{around, asking, names, pausing, preload, storage};
+use super::{around, asking, names, pausing, preload, storage, workloads};
 use crate::cluster::harvester::HelmChart;
 use crate::cluster::{Meta, Node, Taint};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
@@ -24,8 +24,16 @@ pub(super) fn everything(turn: &mut Turn<'_>) {
     if turn.next.cleaned {
         return;
     }
-    let parts: [fn(&mut Turn<'_>) -> bool; 6] =
-        [provided, asking::release, storage::release, release_charts, hand_back_rancher, unmark_nodes];
+    let parts: [fn(&mut Turn<'_>) -> bool; 8] = [
+        provided,
+        asking::release,
+        storage::release,
+        workloads::release_descheduler,
+        workloads::release_kubevirt,
+        release_charts,
+        hand_back_rancher,
+        unmark_nodes,
+    ];
     // Each part is tried, however far the others are.
     let done = parts.iter().filter(|part| part(turn)).count();
     if done == parts.len() {

@@ -69,6 +69,10 @@ pub fn decide(view: &View<'_>, now: Timestamp) -> Decision {
     if view.trouble.iter().any(|trouble| trouble.blind) {
         return turn.into_decision();
     }
+    if let Some(Err(error)) = Progress::read(view.upgrade) {
+        start::cannot_go_on(&mut turn, &error);
+        return turn.into_decision();
+    }
     if turn.known.is_some() && start::another_writes(&mut turn) {
         return turn.into_decision();
     }
@@ -225,6 +229,8 @@ impl<'a> Turn<'a> {
         decision.ask.clone_from(&self.ask);
         decision.judge = self.judge;
         keep_since(&mut decision.waits, self.view.told);
+        // What holds the upgrade comes before what it goes on without.
+        decision.waits.sort_by_key(|wait| wait.reason == Reason::NodeUnmanaged);
         // Nothing is said before it is known.
         if self.judge && self.waits.is_empty() {
             return decision;

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::decide::{Phase, Turn};
 use super::progress::{Ending, Step};
-use super::{abort, around, cleanup, decide, jobs, names};
+use super::{abort, around, cleanup, decide, jobs, names, options};
 use crate::decision::{Reason, Subject};
 
 /// An Upgrade that has failed takes up what has failed, if its user wants that.
@@ -24,8 +24,7 @@ fn take_up(turn: &mut Turn<'_>) {
     if !matches!(turn.next.ended, Some(Ending::Failed { .. })) {
         return;
     }
-    turn.next.ended = None;
-    turn.next.cleaned = false;
+    go_on_after_failure(turn);
     // One that was called off is taken up as well.
     turn.next.aborting = false;
     turn.next.withdrawn.clear();
@@ -34,8 +33,6 @@ fn take_up(turn: &mut Turn<'_>) {
         turn.next.image = None;
     }
     around::take_up(turn);
-    // What was put back is held again, and put back in the end.
-    turn.annotations.insert(annotations::LONGHORN_RESTORED, Value::Null);
     if matches!(turn.next.services, Some(Ending::Failed { .. })) {
         turn.next.services = None;
         let job = names::apply_manifests(turn.name());
@@ -52,6 +49,14 @@ fn take_up(turn: &mut Turn<'_>) {
         jobs::discard_failed(turn, &single);
         turn.next.set_step(&node, if was_drained { Step::PreDrained } else { Step::Waits });
     }
+}
+
+/// What was put back is held again, the marks of nodes that pause among it, and put back in the end.
+pub(super) fn go_on_after_failure(turn: &mut Turn<'_>) {
+    turn.next.ended = None;
+    turn.next.cleaned = false;
+    turn.next.pauses_marked = false;
+    turn.annotations.insert(annotations::LONGHORN_RESTORED, Value::Null);
 }
 
 pub(super) fn leave(turn: &mut Turn<'_>) {
@@ -74,7 +79,7 @@ pub(super) fn leave(turn: &mut Turn<'_>) {
             turn.subject(),
             Reason::CleaningUp,
             "the Upgrade is being deleted while its nodes are upgraded: it goes when they are done".to_owned(),
-            format!("wait; or stop it here: kubectl annotate {UPGRADE_ABORT}=true"),
+            format!("wait; or end it here: {}", options::annotate(turn.name(), &format!("{UPGRADE_ABORT}=true"))),
         );
         decide::go_on(turn);
     } else {

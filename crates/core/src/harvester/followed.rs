@@ -1,5 +1,6 @@
 //! The kinds that Upgrades and their steps rest on, where they are, and with which label.
 
+use drover_api::harvester::addon::names::DESCHEDULER_NAMESPACE;
 use drover_api::harvester::jobs::UPGRADE;
 use drover_api::harvester::{CATTLE_NAMESPACE, FLEET_NAMESPACE, NAMESPACE};
 use drover_api::helm::helm_chart;
@@ -61,7 +62,9 @@ pub const BY_UPGRADES: &[Followed] = &[
     labelled("Job", NAMESPACE, UPGRADE),
     labelled("Job", CATTLE_NAMESPACE, UPGRADE),
     labelled("Pod", NAMESPACE, UPGRADE),
-    labelled("Plan", CATTLE_NAMESPACE, UPGRADE),
+    // One of a stock release carries no label.
+    within("Plan", CATTLE_NAMESPACE),
+    within("Addon", DESCHEDULER_NAMESPACE),
     labelled("HelmChart", helm_chart::NAMESPACE, UPGRADE),
 ];
 

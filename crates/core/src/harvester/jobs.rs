@@ -2,7 +2,7 @@
 
 use drover_api::harvester::jobs::{self, components, stock, types, variables};
 use drover_api::harvester::{NAMESPACE, node};
-use drover_api::node::HOSTNAME;
+use drover_api::node::{ARCHITECTURE, HOSTNAME};
 use serde_json::{Value, json};
 
 use super::decide::Turn;
@@ -97,6 +97,25 @@ pub(super) fn apply_manifests(turn: &mut Turn<'_>) {
     create(turn, &name, &labels, pod);
 }
 
+/// The taints that whatever works on nodes has to bear.
+pub(super) fn tolerations() -> Vec<Value> {
+    let mut all = vec![
+        json!({ "key": "CriticalAddonsOnly", "operator": "Exists" }),
+        tolerates(node::DRAIN_TAINT, "NoSchedule"),
+        tolerates("node-role.kubernetes.io/control-plane", "NoExecute"),
+        tolerates("node-role.kubernetes.io/etcd", "NoExecute"),
+    ];
+    // Clusters of several architectures keep others' pods away so.
+    all.extend(["amd64", "arm64", "arm"].map(|architecture| {
+        json!({ "key": ARCHITECTURE, "operator": "Equal", "value": architecture, "effect": "NoSchedule" })
+    }));
+    all
+}
+
+pub(super) fn tolerates(key: &str, effect: &str) -> Value {
+    json!({ "key": key, "operator": "Exists", "effect": effect })
+}
+
 /// Makes the Job of a type for a node.
 pub(super) fn on_node(turn: &mut Turn<'_>, job_type: &str, target: &Node) {
     let target_name = target.metadata.name.as_str();
@@ -107,7 +126,6 @@ pub(super) fn on_node(turn: &mut Turn<'_>, job_type: &str, target: &Node) {
         labels[jobs::COMPONENT] = json!(components::NODE);
     }
     let hostname = target.metadata.labels.get(HOSTNAME).map_or(target_name, String::as_str);
-    let tolerates = |key: &str, effect: &str| json!({ "key": key, "operator": "Exists", "effect": effect });
     let mut pod = json!({
         "restartPolicy": "Never", "serviceAccountName": jobs::SERVICE_ACCOUNT,
         "containers": [{
@@ -136,14 +154,10 @@ pub(super) fn on_node(turn: &mut Turn<'_>, job_type: &str, target: &Node) {
         pod["affinity"] = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
             "nodeSelectorTerms": [{ "matchExpressions": [{ "key": HOSTNAME, "operator": "In", "values": [hostname] }] }],
         }}});
-        pod["tolerations"] = json!([
-            tolerates("node.kubernetes.io/unschedulable", "NoSchedule"),
-            tolerates("node-role.kubernetes.io/control-plane", "NoExecute"),
-            tolerates("node-role.kubernetes.io/etcd", "NoExecute"),
-            tolerates(node::DRAIN_TAINT, "NoSchedule"),
-            { "key": "CriticalAddonsOnly", "operator": "Exists" },
-            tolerates("node.kubernetes.io/unreachable", "NoExecute"),
-        ]);
+        let mut all = tolerations();
+        all.push(tolerates("node.kubernetes.io/unschedulable", "NoSchedule"));
+        all.push(tolerates("node.kubernetes.io/unreachable", "NoExecute"));
+        pod["tolerations"] = json!(all);
         pod["containers"][0]["securityContext"] =
             json!({ "privileged": true, "capabilities": { "add": ["CAP_SYS_BOOT"] } });
         pod["containers"][0]["volumeMounts"] = json!([{ "name": "host-root", "mountPath": "/host" }]);

@@ -19,6 +19,7 @@ mod images;
 mod jobs;
 pub mod names;
 mod nodes;
+pub(crate) mod options;
 mod pausing;
 mod preload;
 pub mod progress;
@@ -34,6 +35,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 pub mod upgrade_config;
+mod workloads;
 
 pub(crate) use asking::remedy_of_pause;
 pub use decide::{Admission, Settings, View, decide};

@@ -4,6 +4,8 @@
 //! by copying what it asked with. An answer follows from how far the node is, not from the moment at which it got there:
 //! one that was lost, or that the planner asks for anew, is given again.
 
+use std::collections::BTreeSet;
+
 use drover_api::harvester::jobs::{UPGRADE, types};
 use drover_api::harvester::node::{PENDING_OS_IMAGE, WITNESS};
 use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
@@ -18,7 +20,7 @@ use serde_json::{Value, json};
 use super::decide::{Member, Phase, Turn, members};
 use super::jobs::{self, Course};
 use super::progress::Step;
-use super::{asking, config, images, names, pausing, skipping, storage};
+use super::{asking, config, images, names, options, pausing, skipping, storage, workloads};
 use crate::cluster::{Node, Pod, Secret, condition};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait};
 use crate::quorum::{self, CODE, IS_VOTER, at_risk};
@@ -34,6 +36,7 @@ pub(super) fn next(turn: &mut Turn<'_>) -> bool {
     nodes.sort_by_key(|member| !turn.next.step(member.name()).is_at_work());
     if turn.next.single_node.is_empty() {
         storage::hold(turn);
+        workloads::hold_descheduler(turn);
         if !asking::ask(turn) {
             return false;
         }
@@ -44,7 +47,22 @@ pub(super) fn next(turn: &mut Turn<'_>) -> bool {
     if turn.next.ended.is_some() {
         return false;
     }
-    nodes.iter().all(|member| turn.next.step(member.name()).is_over())
+    let are_over = nodes.iter().all(|member| turn.next.step(member.name()).is_over());
+    if !are_over {
+        restore_meanwhile(turn, &nodes);
+    }
+    are_over
+}
+
+/// The VMs of a node that is back need not wait until all nodes are, nor the next node until they run.
+fn restore_meanwhile(turn: &mut Turn<'_>, nodes: &[Member<'_>]) {
+    let cluster = turn.cluster();
+    for member in nodes {
+        let is_back = turn.next.step(member.name()) == Step::Succeeded;
+        if is_back && !member.plan_secret(cluster).is_some_and(is_in_drain) {
+            restored(turn, *member);
+        }
+    }
 }
 
 /// All nodes are done; the planner still has to give back the last one.
@@ -146,6 +164,11 @@ fn begin(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
             let remedy = resume(name);
             let sentence = format!("{name} is paused before its upgrade, as its user has asked");
             turn.wait_with_remedy(Subject::node(name), Reason::NodePaused, sentence, remedy);
+        } else if asking::was_raised_unasked(turn, &member) {
+            let sentence =
+                format!("Rancher's planner has raised {name} without asking: its system is still the old one");
+            let remedy = asking::remedy_of_silence(turn);
+            turn.wait_with_remedy(Subject::node(name), Reason::PlannerWorks, sentence, remedy);
         } else {
             let sentence = format!("Rancher's planner has not come to {name}");
             turn.wait(Subject::node(name), Reason::PlannerWorks, sentence);
@@ -176,22 +199,41 @@ pub(super) fn may_go(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
         return false;
     }
     let accepted = crate::accepted::codes(&turn.view.upgrade.metadata.annotations).contains(CODE);
-    let members = turn.cluster().nodes.iter().map(|node| quorum::Member {
-        name: &node.metadata.name,
-        voter: condition(&node.status.conditions, IS_VOTER).map(|voter| (voter.status.as_str(), voter.reason.as_str())),
-        is_well: node.is_ready(),
-    });
-    if let Some(risk) = at_risk(members, name, accepted) {
-        let remedy = format!(
-            "bring the other members back; of two that are well, accept that one goes: \
-             kubectl -n {NAMESPACE} annotate upgrades.harvesterhci.io {} {}={CODE}",
-            turn.name(),
-            marks::ACCEPT
-        );
+    let members = turn.cluster().nodes.iter().map(quorum_member);
+    if let Some(mut risk) = at_risk(members, name, accepted) {
+        let promoted = promoted(turn);
+        if !promoted.is_empty() {
+            risk = format!("{risk}; {} has joined etcd since the upgrade began", promoted.join(", "));
+        }
+        let accept = options::accept(&turn.view.upgrade.metadata, CODE);
+        let remedy = format!("bring the other members back; of two that are well, accept that one goes: {accept}");
         turn.wait_with_remedy(Subject::node(name), Reason::QuorumAtRisk, risk, remedy);
         return false;
     }
     true
+}
+
+/// Nodes that were promoted since the Upgrade began, as far as that is known.
+fn promoted(turn: &Turn<'_>) -> Vec<String> {
+    if turn.next.voters.is_empty() {
+        return Vec::new();
+    }
+    let has_joined = |node: &&Node| quorum_member(node).is_member() && !turn.next.voters.contains(&node.metadata.name);
+    turn.cluster().nodes.iter().filter(has_joined).map(|node| node.metadata.name.clone()).collect()
+}
+
+/// Who votes in etcd now.
+pub(super) fn voters(turn: &Turn<'_>) -> BTreeSet<String> {
+    let votes = turn.cluster().nodes.iter().filter(|node| quorum_member(node).votes());
+    votes.map(|node| node.metadata.name.clone()).collect()
+}
+
+fn quorum_member(node: &Node) -> quorum::Member<'_> {
+    quorum::Member {
+        name: &node.metadata.name,
+        voter: condition(&node.status.conditions, IS_VOTER).map(|voter| (voter.status.as_str(), voter.reason.as_str())),
+        is_well: node.is_ready(),
+    }
 }
 
 /// Whether the Job of a step is done. A Job that is gone is made again; one that has failed ends the Upgrade.

@@ -93,7 +93,12 @@ pub(super) fn is_preloading(turn: &Turn<'_>, node: &str) -> bool {
 /// A Plan for all managed nodes.
 pub(super) fn plan(turn: &Turn<'_>, name: &str, component: &str, concurrency: usize, container: Value) -> Value {
     let upgrade = turn.name();
-    let tolerates = |key: &str, effect: &str| json!({ "key": key, "operator": "Exists", "effect": effect });
+    let mut tolerations = super::jobs::tolerations();
+    // What has to run everywhere also runs where a node has only just come back.
+    if component != components::NODE {
+        let unready = ["node.kubernetes.io/not-ready", "node.kubernetes.io/network-unavailable"];
+        tolerations.extend(unready.map(|key| super::jobs::tolerates(key, "NoSchedule")));
+    }
     json!({
         "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
         "metadata": {
@@ -104,12 +109,7 @@ pub(super) fn plan(turn: &Turn<'_>, name: &str, component: &str, concurrency: us
             "concurrency": concurrency, "jobActiveDeadlineSecs": DEADLINE, "version": upgrade,
             "nodeSelector": { "matchLabels": { node::MANAGED: "true" } },
             "serviceAccountName": SERVICE_ACCOUNT,
-            "tolerations": [
-                { "key": "CriticalAddonsOnly", "operator": "Exists" },
-                tolerates(node::DRAIN_TAINT, "NoSchedule"),
-                tolerates("node-role.kubernetes.io/control-plane", "NoExecute"),
-                tolerates("node-role.kubernetes.io/etcd", "NoExecute"),
-            ],
+            "tolerations": tolerations,
             "upgrade": container,
         },
     })
@@ -133,10 +133,14 @@ fn preparation(turn: &Turn<'_>) -> Value {
 
 /// The Plans that were made for the Upgrade.
 pub(super) fn plans<'a>(turn: &Turn<'a>) -> Vec<(&'a str, &'a str)> {
+    let unlabelled = names::plan(turn.name(), jobs::names::SKIP_RESTART_AGENT);
     let rooms = &turn.cluster().engine.namespaces;
     let plans = rooms.get(CATTLE_NAMESPACE).into_iter().flat_map(|room| room.plans.values());
     plans
-        .filter(|plan| plan.meta.labels.get(jobs::UPGRADE).is_some_and(|upgrade| upgrade == turn.name()))
+        .filter(|plan| {
+            let is_labelled = plan.meta.labels.get(jobs::UPGRADE).is_some_and(|upgrade| upgrade == turn.name());
+            is_labelled || plan.meta.name == unlabelled
+        })
         .map(|plan| (plan.meta.name.as_str(), plan.meta.uid.as_str()))
         .collect()
 }

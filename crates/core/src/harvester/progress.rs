@@ -18,6 +18,9 @@ use crate::cluster::harvester::Upgrade;
 pub struct Progress {
     /// What ran before.
     pub previous_version: String,
+    /// Who voted in etcd when it began; none where an earlier Drover has begun it. Who has joined since then was promoted.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub voters: BTreeSet<String>,
     /// Every node that pauses carries its mark: one that does no longer was resumed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pauses_marked: bool,
@@ -29,6 +32,9 @@ pub struct Progress {
     pub release: Option<Noted>,
     /// Whose steps its Jobs run; those of an Upgrade that an earlier Drover has begun are Drover's.
     pub steps: Steps,
+    /// What keeps Rancher's agents from their work is taken back, after an ending before its time.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub agents_recovered: bool,
     /// The images are on the nodes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub prepared: bool,
@@ -40,6 +46,9 @@ pub struct Progress {
     /// The `provisionGeneration` that Rancher's planner was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<i64>,
+    /// It had raised the nodes without asking, and was asked once more.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub asked_again: bool,
     /// What was so when the planner was asked, for whoever takes that back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Before>,
@@ -136,10 +145,14 @@ impl Step {
 }
 
 impl Progress {
-    /// None if nothing was noted; what cannot be read counts as a start, with all that follows from facts.
+    /// None if nothing was noted.
+    pub fn read(upgrade: &Upgrade) -> Option<Result<Self, serde_json::Error>> {
+        upgrade.metadata.annotations.get(marks::PROGRESS).map(|text| serde_json::from_str(text))
+    }
+
+    /// None if nothing was noted that can be read.
     pub fn of(upgrade: &Upgrade) -> Option<Self> {
-        let text = upgrade.metadata.annotations.get(marks::PROGRESS)?;
-        Some(serde_json::from_str(text).unwrap_or_default())
+        Self::read(upgrade)?.ok()
     }
 
     pub fn text(&self) -> String {

@@ -4,7 +4,6 @@ use drover_api::harvester::NAMESPACE;
 use drover_api::harvester::jobs::{self, components, repository};
 use drover_api::harvester::node::WITNESS;
 use drover_api::harvester::setting::names as settings;
-use drover_api::harvester::upgrade::annotations;
 use drover_api::harvester::virtual_machine_image::{
     BACKEND_CDI, OS_UPGRADE_IMAGE, SOURCE_DOWNLOAD, STATIC_STORAGE_CLASS, conditions,
 };
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 use super::decide::{Phase, Turn};
 use super::progress::Ending;
 use super::release::{RANCHER_CHART, Release, Served, Steps};
-use super::{names, repo_vm};
+use super::{names, options, repo_vm};
 use crate::cluster::condition;
 use crate::decision::{Act, Kind, Purpose, Question, Reason, Subject};
 use crate::preflight::version_refused;
@@ -62,6 +61,13 @@ pub(super) fn import(turn: &mut Turn<'_>) -> bool {
         }
         return false;
     };
+    if !turn.view.upgrade.spec.image.is_empty()
+        && image.metadata.labels.get(jobs::UPGRADE).map(String::as_str) != Some(turn.name())
+    {
+        let version = image.metadata.resource_version.to_string();
+        let patch = json!({ "metadata": { "resourceVersion": version, "labels": { jobs::UPGRADE: turn.name() } } });
+        turn.write(Purpose::Provide, subject.clone(), Act::Patch(patch));
+    }
     let imported = condition(&image.status.conditions, conditions::IMPORTED);
     let exceeded = condition(&image.status.conditions, conditions::RETRY_LIMIT_EXCEEDED).filter(|one| one.is_true());
     // That it was tried too often says less than why it failed.
@@ -234,7 +240,16 @@ pub(super) fn read(turn: &mut Turn<'_>) -> bool {
             Ok(served) => accept(turn, served),
             Err(why) => {
                 let sentence = format!("{url} does not tell the release: {why}");
-                turn.wait(subject, Reason::RepositoryNotReady, sentence);
+                let remedy = format!(
+                    "look whether it serves the release: kubectl -n {NAMESPACE} logs -l {}={},{}={}; if the release itself is damaged, call the \
+                     Upgrade off and take another image: drover upgrade abort upgrade/{}",
+                    jobs::UPGRADE,
+                    turn.name(),
+                    jobs::COMPONENT,
+                    components::REPO,
+                    turn.name()
+                );
+                turn.wait_with_remedy(subject, Reason::RepositoryNotReady, sentence, remedy);
                 let again = fetched.at.checked_add(jiff::SignedDuration::from_secs(ASK_AGAIN)).unwrap_or(fetched.at);
                 if !fetched.pending && turn.now >= again {
                     turn.ask = Some(ask);
@@ -273,7 +288,7 @@ fn accept(turn: &mut Turn<'_>, served: &Served) -> bool {
     if let Some((sentence, remedy)) = rancher_out_of_reach(turn, release).filter(|_| steps == Steps::Drover) {
         return refused(turn, sentence, remedy);
     }
-    let skips = turn.annotation(annotations::SKIP_VERSION_CHECK) == Some("true");
+    let skips = options::skips_version_check(&turn.view.upgrade.metadata.annotations);
     let problem = version_refused(&turn.next.previous_version, &release.harvester, &release.min_upgradable_version);
     if let Some(problem) = problem.filter(|_| !skips) {
         turn.fail(problem, "");

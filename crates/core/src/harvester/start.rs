@@ -9,6 +9,8 @@ use serde_json::json;
 
 use super::config;
 use super::decide::{Admission, Phase, Turn, members};
+use super::nodes;
+use super::options;
 use super::pausing;
 use super::upgrade_config::UpgradeConfig;
 use crate::cluster::Meta;
@@ -23,7 +25,7 @@ const INCUMBENT: &str = "harvester";
 
 /// Begins, if nothing speaks against it.
 pub(super) fn begin(turn: &mut Turn<'_>) -> bool {
-    if another_drives(turn) || another_first(turn) || !is_valid(turn) {
+    if another_drives(turn) || another_first(turn) || !is_valid(turn) || !is_understood(turn) {
         return false;
     }
     let Some(config) = config_of(turn) else { return false };
@@ -34,6 +36,7 @@ pub(super) fn begin(turn: &mut Turn<'_>) -> bool {
     turn.phase = Phase::ImportingImage;
     let version = cluster.harvester.settings.named(settings::SERVER_VERSION);
     turn.next.previous_version = version.map(|setting| setting.effective().to_owned()).unwrap_or_default();
+    turn.next.voters = nodes::voters(turn);
     if cluster.nodes.len() == 1 {
         turn.next.single_node = cluster.nodes.iter().map(|node| node.metadata.name.clone()).collect();
     }
@@ -74,7 +77,11 @@ fn came_before(one: &Meta, other: &Meta) -> bool {
 /// Nothing goes on before every node that pauses says so.
 pub(super) fn mark_pauses(turn: &mut Turn<'_>) -> bool {
     turn.phase = Phase::ImportingImage;
-    pausing::mark(turn)
+    if turn.known.is_some() {
+        options::are_understood(turn);
+    }
+    // One that is taken up after a failure has gone further: a node whose mark is to come pauses by the map meanwhile.
+    pausing::mark(turn) || turn.next.release.is_some()
 }
 
 /// Never two drivers.
@@ -96,11 +103,8 @@ fn another_drives(turn: &mut Turn<'_>) -> bool {
         let sentence = format!(
             "Deployment {NAMESPACE}/{INCUMBENT} is at work, and Harvester's own upgrade controller with it: Drover only watches"
         );
-        let remedy = format!(
-            "switch that controller off, then: kubectl -n {NAMESPACE} annotate upgrades.harvesterhci.io {} {}=true",
-            turn.name(),
-            marks::DRIVE
-        );
+        let drive = options::annotate(turn.name(), &format!("{}=true", marks::DRIVE));
+        let remedy = format!("switch that controller off, then: {drive}");
         turn.wait_with_remedy(turn.subject(), Reason::AnotherControllerActs, sentence, remedy);
         return true;
     }
@@ -121,14 +125,23 @@ pub(super) fn another_writes(turn: &mut Turn<'_>) -> bool {
         "{names} has written the state of Upgrade {}, which Drover drives: Drover only watches until its user decides",
         turn.name()
     );
-    let remedy = format!(
-        "stop that controller, then: kubectl -n {NAMESPACE} annotate --overwrite upgrades.harvesterhci.io {} {}={names}; or leave the \
-         Upgrade to it",
-        turn.name(),
-        marks::DRIVE
-    );
+    let drive = options::annotate(turn.name(), &format!("{}={names}", marks::DRIVE));
+    let remedy = format!("stop that controller, then: {drive}; or leave the Upgrade to it");
     turn.wait_with_remedy(turn.subject(), Reason::AnotherControllerActs, sentence, remedy);
     true
+}
+
+/// What is noted on the Upgrade cannot be read, maybe because a newer Drover has written it. Who began anew would drain nodes that are
+/// done, so nothing is begun, and nothing is written over.
+pub(super) fn cannot_go_on(turn: &mut Turn<'_>, error: &serde_json::Error) {
+    let sentence = format!(
+        "how far Upgrade {} is, in its annotation {}, cannot be read ({error}): nothing goes on",
+        turn.name(),
+        marks::PROGRESS
+    );
+    let anew = options::annotate(turn.name(), &format!("{}='{{}}'", marks::PROGRESS));
+    let remedy = format!("put it back as it was; or begin anew, with every node: {anew}");
+    turn.wait_with_remedy(turn.subject(), Reason::UpgradeInvalid, sentence, remedy);
 }
 
 fn another_first(turn: &mut Turn<'_>) -> bool {
@@ -155,24 +168,53 @@ fn another_first(turn: &mut Turn<'_>) -> bool {
 }
 
 fn is_valid(turn: &mut Turn<'_>) -> bool {
-    let spec = &turn.view.upgrade.spec;
-    let problem = if spec.image.is_empty() && spec.version.is_empty() {
-        Some("version or image field are not specified.".to_owned())
-    } else if spec.image.is_empty() && turn.cluster().harvester.versions.get(NAMESPACE, &spec.version).is_none() {
-        Some(format!("version {} is not found", spec.version))
-    } else if !spec.image.is_empty() && spec.image.split('/').count() != 2 {
-        Some(format!("image {} is not in the form namespace/name", spec.image))
-    } else {
-        None
-    };
-    let Some(problem) = problem else { return true };
-    turn.wait_with_remedy(
-        turn.subject(),
-        Reason::UpgradeInvalid,
-        problem,
-        format!("kubectl -n {NAMESPACE} get versions.harvesterhci.io; then create the Upgrade with one of these"),
-    );
+    let Some((problem, remedy)) = invalid(turn) else { return true };
+    turn.wait_with_remedy(turn.subject(), Reason::UpgradeInvalid, problem, remedy);
     false
+}
+
+/// What is wrong with the spec, and what helps.
+fn invalid(turn: &Turn<'_>) -> Option<(String, String)> {
+    let spec = &turn.view.upgrade.spec;
+    let versions =
+        || format!("kubectl -n {NAMESPACE} get versions.harvesterhci.io; then create the Upgrade with one of these");
+    if spec.image.is_empty() {
+        return match spec.version.as_str() {
+            "" => Some(("version or image field are not specified.".to_owned(), versions())),
+            version if turn.cluster().harvester.versions.get(NAMESPACE, version).is_none() => {
+                Some((format!("version {version} is not found"), versions()))
+            }
+            _ => None,
+        };
+    }
+    let images = format!("kubectl -n {NAMESPACE} get virtualmachineimages.harvesterhci.io");
+    match spec.image.split('/').collect::<Vec<_>>()[..] {
+        [NAMESPACE, name] if !name.is_empty() => None,
+        // Its volume is mounted by the pods of the repository, and those are here.
+        [namespace, name] if !namespace.is_empty() && !name.is_empty() => Some((
+            format!("spec.image names {namespace}/{name}, and a release is served only from an image in {NAMESPACE}"),
+            format!("import the release there, then create the Upgrade with spec.image {NAMESPACE}/NAME: {images}"),
+        )),
+        _ => Some((
+            format!("spec.image {} is not in the form namespace/name", spec.image),
+            format!("create the Upgrade with spec.image {NAMESPACE}/NAME: {images}"),
+        )),
+    }
+}
+
+/// Nothing begins with words that would be taken for others.
+fn is_understood(turn: &mut Turn<'_>) -> bool {
+    let mut understood = options::are_understood(turn);
+    let map = turn.annotation(annotations::PAUSE_MAP).map_or(Ok(()), |text| options::pause_map(text).map(drop));
+    if let Err(problem) = map {
+        understood = false;
+        let remedy = options::annotate(turn.name(), &format!("{}-", annotations::PAUSE_MAP));
+        let remedy = format!(
+            "name the nodes that pause, as {{\"NODE\":\"pause\"}}; or leave that to the setting upgrade-config: {remedy}"
+        );
+        turn.wait_with_remedy(turn.subject(), Reason::UpgradeInvalid, problem, remedy);
+    }
+    understood
 }
 
 /// What a webhook would have refused does not begin, either.
@@ -201,10 +243,9 @@ fn is_admitted(turn: &mut Turn<'_>) -> bool {
 
 /// What can be done about an Upgrade that may not begin.
 pub(crate) fn remedy_of_refusal(upgrade: &str) -> String {
+    let accept = options::annotate(upgrade, &format!("{}=CODE,…", marks::ACCEPT));
     format!(
-        "put that right, and it begins; or accept it by its code: kubectl -n {NAMESPACE} annotate upgrades.harvesterhci.io {upgrade} {}=CODE,…; \
-         drover preflight upgrade/{upgrade} tells the codes",
-        marks::ACCEPT
+        "put that right, and it begins; or accept it by its code: {accept}; drover preflight upgrade/{upgrade} tells the codes"
     )
 }
 

@@ -14,7 +14,7 @@ use super::release::Steps;
 use super::{names, preload, repo};
 use crate::cluster::harvester::{NodeStatus, UpgradeStatus};
 use crate::cluster::{Condition, condition};
-use crate::decision::{Act, Kind, Purpose, Wait, Write};
+use crate::decision::{Act, Kind, Purpose, Reason, Wait, Write};
 
 /// At most one status write in this time for one Upgrade.
 const BETWEEN_WRITES: SignedDuration = SignedDuration::from_secs(1);
@@ -245,16 +245,26 @@ fn nodes_upgraded(turn: &Turn<'_>) -> Words {
 /// The waits, in the one place that another product's definition leaves for them.
 fn progressing(turn: &Turn<'_>, waits: &[Wait]) -> Words {
     let status = if turn.next.ended.is_some() && turn.next.cleaned { FALSE } else { TRUE };
-    let mut sentences: Vec<String> = waits.iter().take(SHOWN).map(|wait| wait.sentence.clone()).collect();
-    if waits.len() > SHOWN {
-        sentences.push(format!("and {} more", waits.len() - SHOWN));
-    }
+    // Nodes that the upgrade goes on without come last, and are not lost among the many that wait.
+    let (beside, holding): (Vec<&Wait>, Vec<&Wait>) =
+        waits.iter().partition(|wait| wait.reason == Reason::NodeUnmanaged);
+    let sentences: Vec<String> = shown(&holding).chain(shown(&beside)).collect();
     let reason = match (waits.first(), status) {
         (Some(wait), _) => wait.reason.to_string(),
         (None, FALSE) => "Ended".to_owned(),
         (None, _) => WORKING.to_owned(),
     };
     (status, reason, sentences.join("; "))
+}
+
+/// The first of them, each with what helps, and how many there are besides.
+fn shown(waits: &[&Wait]) -> impl Iterator<Item = String> {
+    let said = |wait: &&Wait| match &wait.remedy {
+        Some(remedy) => format!("{} ({remedy})", wait.sentence),
+        None => wait.sentence.clone(),
+    };
+    let more = (waits.len() > SHOWN).then(|| format!("and {} more", waits.len() - SHOWN));
+    waits.iter().take(SHOWN).map(said).chain(more)
 }
 
 fn nodes(turn: &Turn<'_>, waits: &[Wait]) -> BTreeMap<String, NodeStatus> {

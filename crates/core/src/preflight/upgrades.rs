@@ -12,6 +12,7 @@ use drover_api::rancher::provisioning_cluster::LOCAL;
 use super::intent::{setting, upgrade_under_way};
 use super::{Asked, Check, Finding, Intent, Scope, Severity, path, some_of};
 use crate::cluster::{Cluster, ObjectRef};
+use crate::harvester::options;
 use crate::harvester::upgrade_config::UpgradeConfig;
 
 pub const CHECKS: &[Check] = &[
@@ -201,6 +202,7 @@ fn bad_annotations(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     if let Some(text) = intent.annotation(annotations::PAUSE_MAP) {
         pause_map_problems(text, |node| cluster.nodes.named(node).is_some()).into_iter().for_each(&mut say);
     }
+    options::misunderstood(&upgrade.metadata.annotations).into_iter().map(|one| one.sentence).for_each(&mut say);
     if let Some(value) = intent.annotation(annotations::SKIP_DISK_CHECK)
         && switch(value).is_none()
     {

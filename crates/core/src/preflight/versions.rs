@@ -7,6 +7,7 @@ use drover_api::harvester::version::TAG_DEV;
 use super::intent::setting;
 use super::known_issues::{self, Product};
 use super::nodes::named;
+use super::upgrades::switch;
 use super::{Asked, Check, Finding, Intent, Scope, Severity};
 use crate::cluster::{Cluster, Node, ObjectRef};
 use crate::plan::version::is_lower;
@@ -138,7 +139,7 @@ pub fn refused(current: &str, target: &str, minimum: &str) -> Option<String> {
 fn guard(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     let Some((target, version)) = intent.harvester(cluster) else { return Vec::new() };
     let Some(current) = setting(cluster, names::SERVER_VERSION) else { return Vec::new() };
-    let skip = intent.annotation(annotations::SKIP_VERSION_CHECK).is_some_and(|skip| skip == "true");
+    let skip = intent.annotation(annotations::SKIP_VERSION_CHECK).is_some_and(|skip| switch(skip) == Some(true));
     let is_dev = version.is_some_and(|version| version.spec.tags.iter().any(|tag| tag == TAG_DEV));
     let minimum = version.map(|version| version.spec.min_upgradable_version.as_str()).unwrap_or_default();
     let problem = if skip || is_dev { None } else { refused(current, target, minimum) };

@@ -11,4 +11,5 @@ mod following;
 mod leading;
 mod planning;
 mod support;
+mod verbs;
 mod watching;

@@ -70,6 +70,7 @@ fn kind_of(plural: &str) -> &'static str {
         "virtualmachineimages" => "VirtualMachineImage",
         "deployments" => "Deployment",
         "services" => "Service",
+        "addons" => "Addon",
         "managedcharts" => "ManagedChart",
         "clusters" => "Cluster",
         "settings" => "Setting",

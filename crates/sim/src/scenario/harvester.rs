@@ -33,6 +33,9 @@ pub struct Harvester {
     /// The setting `upgrade-config`, if one is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
+    /// Upgrades have a status of their own, as Drover defines them; without it the definition is the one that Harvester installs.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub own_status: bool,
     /// An Upgrade that is asked for from the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<UpgradeLines>,
@@ -79,6 +82,7 @@ impl Default for Harvester {
             witnesses: BTreeSet::new(),
             os: "Harvester v1.7.0".to_owned(),
             config: None,
+            own_status: false,
             upgrade: None,
         }
     }
@@ -170,7 +174,9 @@ impl Scenario {
             return Vec::new();
         }
         let mut objects = definitions::harvester();
-        objects.extend(crds::of(Controller::Harvester).iter().map(|crd| json!(crd)));
+        let own_status = self.harvester.as_ref().is_some_and(|harvester| harvester.own_status);
+        let upgrades = if own_status { crds::of(Controller::Harvester) } else { crds::as_harvester_installs() };
+        objects.extend(upgrades.iter().map(|crd| json!(crd)));
         objects.extend(kubevirt());
         objects.extend(self.storage());
         if let Some(harvester) = &self.harvester {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use drover_api::cluster_api::cluster::Cluster as CapiCluster;
+use drover_api::harvester::upgrade::Upgrade;
 use drover_api::harvester::virtual_machine_image::VirtualMachineImage;
 use drover_api::kubevirt::virtual_machine::VirtualMachine;
 use drover_api::kubevirt::virtual_machine_instance::VirtualMachineInstance;
@@ -151,6 +152,46 @@ async fn a_download_stalls_in_the_middle() {
     assert_eq!((iso.progress, iso.conditions.unwrap()[0].status.as_str()), (Some(50), "Unknown"));
 }
 
+fn built_in(name: &str) -> Scenario {
+    drover_sim::scenario::built_in().unwrap().into_iter().find(|one| one.name == name).unwrap()
+}
+
+fn first_node_is_done(user: &Direct) -> Vec<String> {
+    let upgrade = user.get::<Upgrade>(Some("harvester-system"), "hvst-upgrade-1").unwrap();
+    let nodes = upgrade.and_then(|upgrade| upgrade.status).map(|status| status.node_statuses).unwrap_or_default();
+    unless(nodes.get("node-1").is_some_and(|node| node.state.as_deref() == Some("Succeeded")), "node-1 is not done")
+}
+
+/// Under either definition the upgrade goes on where it was; under Drover's there is nothing to be mended.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_puts_an_upgrade_back_without_its_status_restarts_nothing() {
+    for own_status in [true, false] {
+        let mut scenario = built_in("harvester-own-status");
+        scenario.faults.clear();
+        scenario.harvester.as_mut().unwrap().own_status = own_status;
+        let stage = Stage::open(&scenario, &Terms::calm(1));
+        assert!(stage.until(Duration::from_secs(7200), first_node_is_done).await);
+        let mut upgrade = stage.user.get::<Upgrade>(Some("harvester-system"), "hvst-upgrade-1").unwrap().unwrap();
+        let before = upgrade.status.take();
+        let after = stage.user.update(&upgrade).unwrap();
+        assert_eq!(after.status, before.filter(|_| own_status), "own status: {own_status}");
+
+        stage.clock.sleep(Duration::from_secs(5)).await;
+        assert_eq!(first_node_is_done(&stage.user), Vec::<String>::new(), "own status: {own_status}");
+    }
+}
+
+#[test]
+fn a_machine_that_was_stopped_for_its_node_runs_again_before_the_last_node_is_drained() {
+    let outcome = drover_sim::run(&built_in("harvester-vms"), &Terms::calm(1)).unwrap();
+    assert_eq!(outcome.violations, [], "{}", outcome.trace().join("\n"));
+    let trace = outcome.trace();
+    let at = |what: &str| trace.iter().position(|line| line.contains(what)).unwrap_or(trace.len());
+    let restored = at("creates Job harvester-system/hvst-upgrade-1-restore-vm-node-2");
+    let drained = at("creates Job harvester-system/hvst-upgrade-1-post-drain-node-3");
+    assert!(restored < drained && drained < trace.len(), "{}", trace.join("\n"));
+}
+
 /// A crash at some writes of each, not at all of them, which takes minutes: what is left to be done is done by the next operator,
 /// and nothing twice.
 #[test]
@@ -162,8 +203,7 @@ fn an_operator_that_dies_in_the_middle_of_an_upgrade_is_replaced_without_harm() 
         ("harvester-skipped", 71),
     ];
     for (name, every) in some {
-        let scenario = drover_sim::scenario::built_in().unwrap().into_iter().find(|one| one.name == name).unwrap();
-        let campaign = Campaign { every, ..Campaign::new(Scenario { sampled: None, ..scenario }, 1) };
+        let campaign = Campaign { every, ..Campaign::new(Scenario { sampled: None, ..built_in(name) }, 1) };
         let report = campaign.run(&[Part::Crashes], &|_, _| ()).unwrap();
         let stories: Vec<String> = report.failures.iter().map(|failure| format!("{failure:?}")).collect();
         assert!(stories.is_empty(), "{name}: {}", stories.join("\n"));

@@ -95,6 +95,7 @@ fn after_a_failure_the_manifests_come_back_and_another_try_skips_them_again() {
         "node-1",
         &json!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } }),
     );
+    ground.run_plan("recover-system-agent");
     ground.run_plan("skip-manifests-remove");
     let lost =
         json!({ "metadata": { "labels": { format!("plan.upgrade.cattle.io/{U}-skip-manifests-remove"): null } } });
@@ -109,4 +110,111 @@ fn after_a_failure_the_manifests_come_back_and_another_try_skips_them_again() {
     let carries = &ground.get("Node", "", "node-2")["metadata"]["labels"];
     assert_eq!(carries[format!("plan.upgrade.cattle.io/{U}-skip-manifests-apply")], Value::Null);
     assert!(plan(&ground, "skip-manifests-apply").is_object());
+}
+
+const DESCHEDULER: &str = "descheduler";
+
+fn with_descheduler(enabled: bool) -> Value {
+    json!({
+        "apiVersion": "harvesterhci.io/v1beta1", "kind": "Addon",
+        "metadata": { "name": DESCHEDULER, "namespace": "kube-system" }, "spec": { "enabled": enabled },
+    })
+}
+
+#[test]
+fn the_descheduler_is_off_while_nodes_are_upgraded_and_on_again_if_it_was() {
+    for was_on in [true, false] {
+        let mut ground = Ground::of(3);
+        ground.put(with_descheduler(was_on));
+        let mut ground = ground.until_services();
+        let is_on = |ground: &Ground| ground.get("Addon", "kube-system", DESCHEDULER)["spec"]["enabled"] == true;
+        assert_eq!(is_on(&ground), was_on);
+        ground.finish("apply-manifests");
+        ground.settle();
+        assert!(!is_on(&ground));
+
+        // After a failure it is on until another try.
+        ground.begins_with(1);
+        ground.fail("pre-drain-node-1");
+        assert_eq!((is_on(&ground), ground.label("upgradeCleanup")), (was_on, "Succeeded"));
+        ground.annotate("drover.dev/retry", "");
+        assert!(!is_on(&ground));
+        for number in 1..=3 {
+            ground.bring_over(number);
+            ground.gives_back(number);
+        }
+        ground.settle();
+        assert_eq!((ground.label("upgradeState"), is_on(&ground)), ("Succeeded", was_on));
+        assert!(
+            ground.get("Addon", "kube-system", DESCHEDULER)["metadata"]["labels"]["harvesterhci.io/upgrade"].is_null()
+        );
+        assert!(mark(&ground, "harvesterhci.io/reenable-descheduler-addon").is_null());
+    }
+}
+
+/// A stock release is at work on the system services: what its script has done by then is there.
+fn in_the_services_of_a_stock_release() -> Ground {
+    let mut ground = Ground::of(3);
+    ground.annotate("drover.dev/steps", "release");
+    ground.import();
+    ground.settle();
+    ground.serve();
+    ground.settle();
+    ground.preload();
+    ground.settle();
+    let methods = json!({ "kubevirt": { "spec": { "workloadUpdateStrategy": { "workloadUpdateMethods": [] } } } });
+    ground.put(json!({
+        "apiVersion": "management.cattle.io/v3", "kind": "ManagedChart",
+        "metadata": { "name": "harvester", "namespace": "fleet-local" }, "spec": { "paused": true, "values": methods },
+    }));
+    ground.put(json!({
+        "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
+        "metadata": { "name": format!("{U}-skip-restart-rancher-system-agent"), "namespace": "cattle-system" },
+        "spec": { "concurrency": 10, "upgrade": { "image": "bci" } },
+    }));
+    ground.annotate("harvesterhci.io/kubevirt-workload-update-methods", r#"["Evict"]"#);
+    ground
+}
+
+fn chart(ground: &Ground) -> (Value, Value) {
+    let spec = &ground.get("ManagedChart", "fleet-local", "harvester")["spec"];
+    let methods = &spec["values"]["kubevirt"]["spec"]["workloadUpdateStrategy"]["workloadUpdateMethods"];
+    (spec["paused"].clone(), methods.clone())
+}
+
+#[test]
+fn an_upgrade_that_is_deleted_in_its_services_takes_back_what_the_script_of_its_release_has_done() {
+    let mut ground = in_the_services_of_a_stock_release();
+    assert_eq!(chart(&ground), (json!(true), json!([])));
+    ground.change("Upgrade", "harvester-system", U, &json!({ "metadata": { "deletionTimestamp": NOON } }));
+    ground.settle();
+    // Nodes lose the drop-in of Rancher's agent before anything else may go.
+    assert!(ground.upgrade()["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty()));
+    let recovers = plan(&ground, "recover-system-agent")["spec"].clone();
+    assert!(recovers["upgrade"]["command"][2].as_str().unwrap().contains("rancher-system-agent.service.d"));
+    let tolerates = |key: &str| recovers["tolerations"].as_array().unwrap().iter().any(|one| one["key"] == key);
+    assert!(tolerates("node.kubernetes.io/not-ready") && tolerates("kubernetes.io/arch"));
+    ground.run_plan("recover-system-agent");
+    for _ in 0..5 {
+        let writes: Vec<Write> = ground.decide().writes().cloned().collect();
+        writes.iter().for_each(|write| ground.carry_out(write));
+    }
+
+    assert_eq!(ground.upgrade()["metadata"]["finalizers"], json!([]));
+    assert_eq!(chart(&ground), (json!(false), json!(["Evict"])));
+    assert!(ground.objects.keys().all(|key| key.0 != "Plan"), "{:?}", ground.objects.keys());
+}
+
+#[test]
+fn a_note_on_kubevirt_that_nobody_can_read_is_told_and_mended() {
+    let mut ground = in_the_services_of_a_stock_release();
+    ground.annotate("harvesterhci.io/kubevirt-workload-update-methods", "Evict");
+    ground.fail("apply-manifests");
+    ground.run_plan("recover-system-agent");
+    ground.settle();
+    assert_eq!((ground.label("upgradeCleanup"), chart(&ground).1), ("Pending", json!([])));
+    assert!(ground.condition("Progressing").2.contains("kubevirt-workload-update-methods"));
+
+    ground.annotate("harvesterhci.io/kubevirt-workload-update-methods", "null");
+    assert_eq!((ground.label("upgradeCleanup"), chart(&ground).1), ("Succeeded", Value::Null));
 }

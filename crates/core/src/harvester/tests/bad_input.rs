@@ -23,6 +23,33 @@ fn an_upgrade_without_a_version_that_is_known_does_not_begin() {
 }
 
 #[test]
+fn a_release_is_served_from_an_image_in_the_namespace_of_upgrades_and_no_other() {
+    for elsewhere in ["default/iso", "iso", "harvester-system/", "harvester-system/iso/1"] {
+        let mut ground = ground_with(json!({ "version": null, "image": elsewhere }));
+        ground.settle();
+        let (_, reason, message) = ground.condition("Progressing");
+        assert_eq!((reason.as_str(), ground.label("upgradeState")), ("UpgradeInvalid", ""), "{elsewhere}");
+        assert!(message.contains("spec.image") && message.contains("harvester-system/NAME"), "{message}");
+    }
+
+    let mut ground = ground_with(json!({ "version": null, "image": "harvester-system/iso" }));
+    ground.settle();
+    assert!(ground.condition("Progressing").2.contains("VirtualMachineImage harvester-system/iso is not there"));
+    ground.put(json!({
+        "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImage",
+        "metadata": { "name": "iso", "namespace": "harvester-system" },
+        "status": { "conditions": [{ "type": "Imported", "status": "True" }] },
+    }));
+    ground.settle();
+    assert_eq!(ground.upgrade()["status"]["imageID"], "harvester-system/iso");
+    let image = ground.get("VirtualMachineImage", "harvester-system", "iso");
+    assert_eq!(image["metadata"]["labels"]["harvesterhci.io/upgrade"], U);
+    let served = ground.get("Deployment", "harvester-system", &format!("upgrade-repo-{U}"));
+    let volumes = &served["spec"]["template"]["spec"]["volumes"];
+    assert_eq!(volumes[0]["persistentVolumeClaim"]["claimName"], "iso");
+}
+
+#[test]
 fn a_setting_that_cannot_be_read_is_named() {
     let mut ground = Ground::configured(3, json!("random string"));
     ground.settle();
@@ -197,7 +224,8 @@ fn what_a_webhook_would_have_refused_does_not_begin_and_is_told_whole() {
     assert_eq!(ground.label("upgradeState"), "");
     let (_, reason, message) = ground.condition("Progressing");
     assert_eq!(reason, "UpgradeInvalid");
-    assert_eq!(message, "(1) node node-2 is unschedulable (2) there are degraded volumes");
+    assert!(message.starts_with("(1) node node-2 is unschedulable (2) there are degraded volumes ("), "{message}");
+    assert!(message.contains(&format!("drover preflight upgrade/{U}")), "what helps is told, too: {message}");
 
     ground.verdict = Some(Verdict::default());
     ground.settle();
@@ -236,6 +264,39 @@ fn what_a_person_changes_by_hand_is_put_right() {
     meddled_by(&mut ground, "kubectl-edit");
     ground.settle();
     assert_eq!(ground.label("upgradeState"), "UpgradingNodes");
+}
+
+#[test]
+fn a_release_that_nobody_can_read_is_told_with_what_helps() {
+    let mut ground = Ground::of(3);
+    ground.settle();
+    ground.import();
+    ground.settle();
+    ground.serve();
+    ground.garbled = Some("harvester-release.yaml is no YAML");
+    ground.settle();
+    let (_, reason, message) = ground.condition("Progressing");
+    assert_eq!(reason, "RepositoryNotReady");
+    assert!(
+        message.contains("harvester-release.yaml is no YAML (") && message.contains("take another image"),
+        "{message}"
+    );
+
+    ground.garbled = None;
+    ground.settle();
+    assert_eq!(ground.label("upgradeState"), "PreparingNodes");
+}
+
+#[test]
+fn an_upgrade_that_is_deleted_among_its_nodes_says_how_it_is_ended() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.begins_with(1);
+    ground.change("Upgrade", "harvester-system", U, &json!({ "metadata": { "deletionTimestamp": NOON } }));
+    ground.settle();
+    let command =
+        format!("kubectl -n harvester-system annotate --overwrite upgrades.harvesterhci.io {U} drover.dev/abort=true");
+    let told = ground.condition("Progressing").2;
+    assert!(told.contains(&command), "{told}");
 }
 
 #[test]
@@ -303,4 +364,42 @@ fn a_release_with_another_rancher_has_to_say_where_its_chart_is() {
     assert!(said.contains(&refused("v2.11.9, v2.12.3 runs, and Rancher does not go back")), "{said}");
     assert_eq!(with("v2.13.1", chart()).0, [Reason::ImagesPreloading]);
     assert_eq!(with("v2.12.3", json!({})).0, [Reason::ImagesPreloading]);
+}
+
+#[test]
+fn words_that_nobody_understands_are_told_and_not_taken_for_others() {
+    for (key, nonsense, right) in
+        [("drover.dev/repository", "virtual", "vm"), ("harvesterhci.io/skip-version-check", "maybe", "T")]
+    {
+        let mut ground = Ground::of(3);
+        ground.annotate(key, nonsense);
+        let (_, reason, message) = ground.condition("Progressing");
+        assert_eq!((ground.label("upgradeState"), reason.as_str()), ("", "UpgradeInvalid"), "{key}");
+        assert!(message.contains(key) && message.contains(nonsense), "{message}");
+
+        ground.annotate(key, right);
+        assert_eq!(ground.label("upgradeState"), "LoggingInfraPrepared", "{key}");
+        ground.annotate(key, nonsense);
+        assert!(ground.reasons().contains(&Reason::UpgradeInvalid), "{key}");
+    }
+}
+
+#[test]
+fn notes_that_nobody_can_read_stop_the_upgrade_where_it_is_and_nothing_is_lost() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.bring_over(1);
+    ground.begins_with(2);
+    let notes = ground.upgrade()["metadata"]["annotations"]["drover.dev/progress"].as_str().unwrap().to_owned();
+    let nodes = ground.upgrade()["status"]["nodeStatuses"].clone();
+    ground.finish("pre-drain-node-2");
+
+    ground.annotate("drover.dev/progress", "{]");
+
+    assert_eq!(ground.reasons(), [Reason::UpgradeInvalid]);
+    assert!(ground.condition("Progressing").2.contains("drover.dev/progress"));
+    assert_eq!(ground.upgrade()["metadata"]["annotations"]["drover.dev/progress"], "{]");
+    assert_eq!(ground.upgrade()["status"]["nodeStatuses"], nodes);
+    assert!(ground.answer(2, "pre-hook").is_null());
+    ground.annotate("drover.dev/progress", &notes);
+    assert_eq!(ground.answer(2, "pre-hook"), &json!(TOKEN));
 }

@@ -4,6 +4,8 @@
 mod abort;
 mod around;
 mod bad_input;
+mod pausing;
+mod planner;
 mod skip;
 mod way;
 
@@ -27,6 +29,8 @@ struct Ground {
     objects: BTreeMap<Key, Value>,
     version: u64,
     served: Option<Served>,
+    /// Why nobody can read what the repository answers.
+    garbled: Option<&'static str>,
     verdict: Option<Verdict>,
     last: Decision,
     /// When this process last wrote the status.
@@ -67,6 +71,7 @@ impl Ground {
             objects: BTreeMap::new(),
             version: 0,
             served: None,
+            garbled: None,
             verdict: None,
             status_written: None,
             last: Decision::default(),
@@ -160,8 +165,12 @@ impl Ground {
 
     fn decide(&mut self) -> Decision {
         let cluster = self.cluster();
-        let fetched =
-            self.served.clone().map(|served| Fetched { at: NOON.parse().unwrap(), pending: false, answer: Ok(served) });
+        let answer = |served: Served| self.garbled.map_or(Ok(served), |why| Err(why.to_owned()));
+        let fetched = self.served.clone().map(|served| Fetched {
+            at: NOON.parse().unwrap(),
+            pending: false,
+            answer: answer(served),
+        });
         let settings = Settings { image: "drover".to_owned() };
         let upgrade = cluster.harvester.upgrades.get("harvester-system", U).unwrap();
         let view = View {

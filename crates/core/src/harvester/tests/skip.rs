@@ -70,7 +70,13 @@ fn a_node_that_has_not_failed_cannot_be_skipped() {
     let mut ground = with_a_failed_node();
     ground.annotate("drover.dev/skip", "node-2, node-9");
     assert_eq!((ground.label("upgradeState"), ground.node_state("node-2")), ("Failed", "Images preloaded"));
-    assert!(ground.upgrade()["metadata"]["annotations"]["drover.dev/skip"].is_null());
+    // A name that nobody bears is told until it is taken away.
+    assert_eq!(ground.upgrade()["metadata"]["annotations"]["drover.dev/skip"], "node-9");
+    let told = |ground: &Ground| ground.last.waits.iter().any(|wait| wait.sentence.contains("names node-9"));
+    assert!(told(&ground), "{:?}", ground.last.waits);
+    ground.annotate("drover.dev/skip", "node-1");
+    assert!(!told(&ground));
+    assert_eq!(ground.label("upgradeState"), "UpgradingNodes");
 
     let mut ground = Ground::of(3).until_nodes();
     ground.annotate("drover.dev/skip", "node-1");

@@ -181,7 +181,11 @@ fn a_node_without_a_machine_is_named_and_not_waited_for() {
     stray["metadata"]["labels"] = json!({});
     ground.put(stray);
     let mut ground = ground.until_nodes();
-    assert!(ground.reasons().contains(&Reason::NodeUnmanaged));
+    let (_, reason, message) = ground.condition("Progressing");
+    assert_eq!(reason, "PlannerWorks", "it holds nothing up");
+    let told =
+        "Node stray has no Machine in fleet-local (provision it again, or remove it: the upgrade goes on without it)";
+    assert!(message.ends_with(told), "{message}");
     assert!(ground.upgrade()["status"]["nodeStatuses"].get("stray").is_none());
     for number in 1..=3 {
         ground.bring_over(number);
@@ -189,52 +193,6 @@ fn a_node_without_a_machine_is_named_and_not_waited_for() {
     }
     ground.settle();
     assert_eq!(ground.label("upgradeState"), "Succeeded");
-}
-
-#[test]
-fn nodes_pause_until_their_mark_is_taken_off() {
-    let config = json!({ "nodeUpgradeOption": { "mode": "manual", "pauseNodes": ["node-2"] } });
-    let mut ground = Ground::configured(3, config).until_nodes();
-    let paused = |ground: &Ground, node: &str| {
-        ground.get("Node", "", node)["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause"].is_string()
-    };
-    assert!(paused(&ground, "node-2") && !paused(&ground, "node-1"));
-    assert_eq!(
-        ground.upgrade()["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause-map"],
-        r#"{"node-2":"pause"}"#
-    );
-    ground.asks(2, "pre-drain");
-    ground.settle();
-    assert_eq!(ground.node_state("node-2"), "Node-upgrade paused");
-    assert_eq!(ground.upgrade()["status"]["nodeStatuses"]["node-2"]["reason"], "AdministrativelyPaused");
-    assert!(!ground.has_job("pre-drain-node-2"));
-
-    let off = json!({ "metadata": { "annotations": { "harvesterhci.io/node-upgrade-pause": null } } });
-    ground.change("Node", "", "node-2", &off);
-    ground.settle();
-
-    assert!(ground.has_job("pre-drain-node-2"));
-    assert_eq!(
-        ground.upgrade()["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause-map"],
-        r#"{"node-2":"unpause"}"#
-    );
-}
-
-#[test]
-fn a_paused_node_resumes_by_the_map_as_well() {
-    let config = json!({ "nodeUpgradeOption": { "strategy": { "mode": "manual" } } });
-    let mut ground = Ground::configured(3, config).until_nodes();
-    ground.asks(1, "pre-drain");
-    let map = json!({ "node-1": "unpause", "node-2": "pause", "node-3": "pause" }).to_string();
-    let resumed = json!({ "metadata": { "annotations": { "harvesterhci.io/node-upgrade-pause-map": map } } });
-    ground.change("Upgrade", "harvester-system", U, &resumed);
-
-    ground.settle();
-
-    assert!(ground.has_job("pre-drain-node-1"));
-    assert!(
-        ground.get("Node", "", "node-1")["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause"].is_null()
-    );
 }
 
 #[test]
@@ -476,4 +434,35 @@ fn nodes_are_upgraded_when_the_last_of_them_is() {
     }
     ground.bring_over(3);
     assert_eq!(ground.condition("NodesUpgraded"), nothing("True"));
+}
+
+#[test]
+fn the_vms_of_a_node_are_started_again_when_it_is_back_and_the_next_does_not_wait_for_them() {
+    let mut ground = Ground::configured(3, json!({ "restoreVM": true })).until_nodes();
+    ground.put(json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {
+            "name": format!("{U}-restore-vm"), "namespace": "harvester-system", "labels": { "harvesterhci.io/upgrade": U },
+        },
+        "data": { "node-1": "default/vm-1" },
+    }));
+    ground.bring_over(1);
+    ground.settle();
+    assert!(!ground.has_job("restore-vm-node-1"), "the planner still has it cordoned");
+
+    ground.gives_back(1);
+    ground.settle();
+    assert!(ground.has_job("restore-vm-node-1"));
+
+    ground.begins_with(2);
+    assert!(ground.has_job("pre-drain-node-2"));
+    for number in 2..=3 {
+        ground.bring_over(number);
+        ground.gives_back(number);
+    }
+    ground.settle();
+    assert_eq!(ground.label("upgradeState"), "UpgradingNodes", "it ends when they run");
+    ground.finish("restore-vm-node-1");
+    ground.settle();
+    assert_eq!(ground.label("upgradeState"), "Succeeded");
 }
