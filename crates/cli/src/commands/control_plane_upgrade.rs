@@ -7,15 +7,12 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use drover_clock::Clock;
-use drover_core::guest::{Order, OrderError, Patches, Version};
+use drover_core::guest::{MACHINE_TIMEOUT, Order, OrderError, Patches, Version};
 use drover_core::plan::duration::GoDuration;
 use drover_operator::guest::{RealGuests, Saying, update};
 use drover_operator::{Connection, connect};
 use jiff::SignedDuration;
 use serde::Deserialize;
-
-/// How long a machine may take if nothing else is said.
-pub const MACHINE_TIMEOUT: SignedDuration = SignedDuration::from_mins(15);
 
 #[derive(Debug, Args)]
 pub struct ControlPlaneUpgradeArgs {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use clap::Args;
 use drover_clock::Clock;
+use drover_core::guest::MACHINE_TIMEOUT;
 use drover_core::guest::tanzu::Settings as GuestSettings;
 use drover_core::harvester::Settings;
 use drover_operator::guest::{Clusters, ClustersOptions, LIMIT as GUEST_LIMIT, RealGuests};
@@ -19,7 +20,6 @@ use drover_operator::{
     Watcher, WebhookOptions, Webhooks, connect,
 };
 
-use super::control_plane_upgrade::MACHINE_TIMEOUT;
 use crate::args::Format;
 use crate::{logging, signals};
 use settings::Environment;

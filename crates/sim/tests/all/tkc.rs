@@ -1,5 +1,7 @@
 //! TanzuKubernetesClusters: from another version to new workers, add-ons first, workers that get nowhere, and crashes on the way.
 
+use std::path::Path;
+
 use drover_sim::campaign::Part;
 use drover_sim::{Campaign, Scenario, Terms, run};
 
@@ -18,6 +20,38 @@ fn comes_to_its_end(name: &str) {
 #[test]
 fn a_version_is_raised_in_the_control_plane_and_then_in_the_workers() {
     comes_to_its_end("guest-tkc");
+}
+
+/// The controller has paused its own: who has a Job of the original's at work needs nothing of it but the image.
+#[test]
+fn the_originals_job_replaces_a_control_plane() {
+    let job = include_str!("../../../core/testdata/original-job.yaml").lines().map(|line| format!("    {line}\n"));
+    let text = format!(
+        "{}
+guest:
+  machines: 3
+  workers: 1
+  tanzu: true
+  annotations: {{ drover.dev/paused: 'true' }}
+  spec: {{ topology: {{ controlPlane: {{ class: best-effort-xlarge }} }} }}
+manifests:
+  - {}
+faults:
+  - at: {{ once: {{ object: Job/vmware-system-tkg/update-1280807, matches: {{ status: {{ succeeded: 1 }} }} }} }}
+    what: {{ patch: {{ object: TanzuKubernetesCluster/default/my-tkc, with: {{ metadata: {{ annotations: {{ drover.dev/paused: null }} }} }} }} }}
+expect:
+  objects:
+    - {{ object: Machine/default/*-1280807, matches: {{ spec: {{ version: 1.16.7+vmware.1 }} }}, count: 3 }}
+    - {{ object: Job/vmware-system-tkg/*, count: 1 }}
+",
+        "nodes: 1\nfrom: v1.15.5+vmware.1-guest.1\nto: v1.16.7+vmware.1-guest.1\n\
+         machines: { node-1: { labels: { node-role.kubernetes.io/master: '' } } }",
+        job.collect::<String>().trim_start()
+    );
+    let scenario = Scenario::parse("original-job.yaml", &text, Path::new(".")).unwrap();
+    let outcome = run(&scenario, &Terms::calm(1)).unwrap();
+    let violations: Vec<&str> = outcome.violations.iter().map(|one| one.sentence.as_str()).collect();
+    assert!(violations.is_empty(), "{violations:#?}\n{}", outcome.trace().join("\n"));
 }
 
 #[test]

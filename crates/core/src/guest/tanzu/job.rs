@@ -108,7 +108,7 @@ pub fn manifest(view: &View<'_>, order: &Order) -> Value {
         "containers": [{
             "name": CONTAINER, "image": view.settings.image, "imagePullPolicy": "IfNotPresent",
             "args": [
-                "control-plane-upgrade", "--kubernetes-version=$(VERSION)", "--upgrade-id=$(UPGRADE_ID)", "--cluster-name=$(CLUSTER_NAME)",
+                "--kubernetes-version=$(VERSION)", "--upgrade-id=$(UPGRADE_ID)", "--cluster-name=$(CLUSTER_NAME)",
                 format!("--cluster-namespace={}", view.namespace()),
                 format!("--replicas={}", order.replicas.unwrap_or(0)),
                 format!("--machine-timeout={}s", order.machine_timeout.as_secs()),

@@ -12,6 +12,7 @@ mod add_ons;
 mod creation;
 mod generated;
 mod leftovers;
+mod original;
 mod paper;
 mod refusals;
 mod rollouts;
