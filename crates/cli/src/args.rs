@@ -10,6 +10,7 @@ use crate::commands::{
     control_plane_recover_certs, control_plane_upgrade, corral, crds, demo, drain, node, operator, preflight, simulate,
     status, upgrade, why,
 };
+use crate::last_words;
 
 /// Upgrades Kubernetes clusters, node by node, and says at any moment what it waits for.
 #[derive(Debug, Parser)]
@@ -106,6 +107,9 @@ impl Cli {
         let parsed = command.try_get_matches_from(called).and_then(|matches| Cli::from_arg_matches(&matches));
         parsed.unwrap_or_else(|error| {
             let code = exit_code(&error, as_original);
+            if code == 1 {
+                last_words::leave(error.to_string().lines().next().unwrap_or_default());
+            }
             // Nobody is left to tell if the output is closed.
             let _ = error.print();
             std::process::exit(code)

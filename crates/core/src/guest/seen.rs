@@ -28,7 +28,7 @@ pub enum Collection {
     /// Deployments where the Jobs are: other controllers.
     Controllers,
     Nodes,
-    /// The static pods of the control plane.
+    /// The static pods of the control plane; where the Jobs are, theirs.
     Pods,
     ConfigMaps,
     Roles,

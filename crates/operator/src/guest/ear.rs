@@ -96,7 +96,8 @@ impl Listener for Ear {
 
     fn unseen(&mut self, error: &ApiError) {
         tracing::warn!("guest clusters: cannot watch {}: {error}", self.part.kind);
-        if error.code() == Some(404) {
+        let is_dispensable = error.code() == Some(403) && self.part.only_explains();
+        if error.code() == Some(404) || is_dispensable {
             self.tell(News::Absent(self.part));
         }
     }

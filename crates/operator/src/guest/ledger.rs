@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::marks::{DEFAULTS, PLACES};
+use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::OF_POD;
 use drover_api::tanzu::{NAMESPACE, PLACES_MAP};
 use drover_core::guest::{Collection, Kept, Object, Seen};
 use serde_json::{Value, json};
@@ -30,7 +31,7 @@ const fn part(collection: Collection, api_version: &'static str, kind: &'static 
     Part { collection, api_version, kind, namespace, label: "" }
 }
 
-pub const PARTS: [Part; 14] = [
+pub const PARTS: [Part; 15] = [
     part(Collection::Tanzu, "run.tanzu.vmware.com/v1alpha1", "TanzuKubernetesCluster", ""),
     part(Collection::Images, "vmoperator.vmware.com/v1alpha1", "VirtualMachineImage", ""),
     part(Collection::Clusters, "cluster.x-k8s.io/v1alpha2", "Cluster", ""),
@@ -42,6 +43,7 @@ pub const PARTS: [Part; 14] = [
     part(Collection::Infrastructure, "infrastructure.cluster.vmware.com/v1alpha2", "WCPMachine", ""),
     part(Collection::MachineTemplates, "infrastructure.cluster.vmware.com/v1alpha2", "WCPMachineTemplate", ""),
     part(Collection::Jobs, "batch/v1", "Job", NAMESPACE),
+    Part { label: OF_POD, ..part(Collection::Pods, "v1", "Pod", NAMESPACE) },
     part(Collection::Controllers, "apps/v1", "Deployment", NAMESPACE),
     Part { label: PLACES, ..part(Collection::ConfigMaps, "v1", "ConfigMap", NAMESPACE) },
     Part { label: DEFAULTS, ..part(Collection::Defaults, "v1", "ConfigMap", NAMESPACE) },
@@ -65,6 +67,11 @@ impl Part {
         let place = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
         let root = if self.api_version.contains('/') { "apis" } else { "api" };
         format!("/{root}/{}{place}/{}s", self.api_version, self.kind.to_lowercase())
+    }
+
+    /// Without it less can be explained, and nothing is decided otherwise: rights of an earlier release may lack it.
+    pub fn only_explains(self) -> bool {
+        self.collection == Collection::Pods
     }
 
     /// It is looked at for every cluster, whatever its namespace: it is never folded.

@@ -130,6 +130,8 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "guest-tkc-created",
     "guest-tkc-creation-fails",
     "guest-tkc-creation-ended",
+    "guest-tkc-job-fails",
+    "guest-tkc-job-pending",
     "beside-the-original",
     "no-permission",
 ];

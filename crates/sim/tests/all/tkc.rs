@@ -1,9 +1,10 @@
 //! TanzuKubernetesClusters: from another version to new workers, add-ons first, workers that get nowhere, and crashes on the way.
 
 use std::path::Path;
+use std::time::Duration;
 
 use drover_sim::campaign::Part;
-use drover_sim::{Campaign, Scenario, Terms, run};
+use drover_sim::{Campaign, Scenario, Stage, Terms, run};
 
 fn built_in(name: &str) -> Scenario {
     let mut all = drover_sim::scenario::built_in().unwrap().into_iter();
@@ -132,6 +133,46 @@ fn a_cluster_whose_first_machine_cannot_come_says_so_and_stays() {
 #[test]
 fn a_cluster_that_is_deleted_while_it_is_made_leaves_nothing_behind() {
     comes_to_its_end("guest-tkc-creation-ended");
+}
+
+/// The seat of the trouble is a machine of the guest; its owner reads of it in the TanzuKubernetesCluster.
+#[test]
+fn a_job_that_has_failed_says_why_in_the_cluster_and_the_next_one_succeeds() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut scenario = built_in("guest-tkc-job-fails");
+        let (trouble, help): (Vec<_>, Vec<_>) = scenario.faults.drain(..).enumerate().partition(|(n, _)| *n == 0);
+        scenario.faults = trouble.into_iter().map(|(_, fault)| fault).collect();
+        let stage = Stage::open(&scenario, &Terms::calm(1));
+        let status = || {
+            let known = stage.known();
+            let status = known.all("TanzuKubernetesCluster").next().map(|one| one["status"].clone());
+            status.unwrap_or_default()
+        };
+        let failed = |_: &_| if status()["phase"] == "updateFailed" { Vec::new() } else { vec!["not yet".to_owned()] };
+        assert!(stage.until(Duration::from_secs(3600), failed).await);
+        let said = status()["waits"][0].clone();
+        let sentence = said["sentence"].as_str().unwrap();
+        assert!(
+            sentence.contains("has failed: Machine/default/my-tkc-control-plane")
+                && sentence.contains("exceeded quota: vms"),
+            "{sentence}"
+        );
+        let remedy = said["remedy"].as_str().unwrap();
+        assert!(remedy.contains("delete job update-"), "{remedy}");
+        let tries = stage.known().all("Pod").filter(|pod| pod["status"]["phase"] == "Failed").count();
+        assert_eq!(tries, 4, "as many as the original makes");
+        for (_, fault) in &help {
+            stage.happen(&fault.what).await;
+        }
+        assert!(stage.until(Duration::from_secs(7200), |_| stage.unmet_now()).await);
+        assert!(stage.violations().is_empty(), "{:?}", stage.violations());
+    });
+}
+
+#[test]
+fn a_job_whose_pod_no_node_takes_is_named_and_goes_on_when_one_does() {
+    comes_to_its_end("guest-tkc-job-pending");
 }
 
 #[test]

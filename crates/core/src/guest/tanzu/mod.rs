@@ -15,6 +15,7 @@ mod difference;
 mod distribution;
 mod job;
 pub mod places;
+mod pods;
 mod publish;
 mod rollout;
 pub mod verbs;
@@ -145,6 +146,8 @@ pub enum Reason {
     /// Workers are too old for the version of the control plane.
     WorkersTooOld,
     ControlPlaneUpdating,
+    /// The pod of the Job that updates the control plane does not start.
+    JobNotStarted,
     ControlPlaneUpdateFailed,
     /// The control plane is not as far as the workers are to be.
     ControlPlaneFirst,

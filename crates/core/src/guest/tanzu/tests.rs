@@ -14,6 +14,7 @@ mod generated;
 mod leftovers;
 mod original;
 mod paper;
+mod pods;
 mod refusals;
 mod rollouts;
 mod turns;
@@ -81,6 +82,7 @@ fn settled() -> Scene {
             image: "drover:1".into(),
             service_account: "drover".into(),
             machine_timeout: SignedDuration::from_mins(15),
+            node_selector: None,
         },
         watched: Watched::default(),
         steady: noon(),
@@ -164,7 +166,7 @@ impl Scene {
         object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let space = match collection {
             Collection::Images => &mut self.global,
-            Collection::Jobs | Collection::Defaults => &mut self.system,
+            Collection::Jobs | Collection::Pods | Collection::Defaults => &mut self.system,
             _ => &mut self.own,
         };
         space.put(collection, object);

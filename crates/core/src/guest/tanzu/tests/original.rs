@@ -30,6 +30,13 @@ fn the_job_is_the_originals_but_for_its_image() {
     }
     let pod = ours["spec"]["template"]["spec"].as_object_mut().unwrap();
     pod.remove("serviceAccountName");
+    // Nodes of a control plane are found by either label that they have had.
+    let affinity = pod.remove("affinity").unwrap();
+    let terms = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"].clone();
+    let labels: Vec<&str> =
+        terms.as_array().unwrap().iter().map(|term| text(&term["matchExpressions"][0]["key"])).collect();
+    assert_eq!(labels, ["node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"]);
+    pod["tolerations"].as_array_mut().unwrap().retain(|one| one["key"] != labels[1]);
 
     // The id and the names of images are of their installation.
     let theirs = original()
@@ -38,8 +45,8 @@ fn the_job_is_the_originals_but_for_its_image() {
         .replace("photon-k8sd-v1.16.7-vmware.1-guest.1", &image_name(NEW));
     let mut theirs: Value = serde_json::from_str(&theirs).unwrap();
     theirs["spec"]["template"]["spec"]["containers"][0]["image"] = json!(scene.settings.image);
-    // The API server says these where nobody does.
-    for default in ["dnsPolicy", "schedulerName"] {
+    // The API server says these where nobody does; the selector is in the affinity.
+    for default in ["dnsPolicy", "schedulerName", "nodeSelector"] {
         theirs["spec"]["template"]["spec"].as_object_mut().unwrap().remove(default);
     }
     for default in ["resources", "terminationMessagePath", "terminationMessagePolicy"] {
