@@ -236,6 +236,7 @@ impl Scene {
                     return (done, reason);
                 }
                 Next::Fail(failure) => {
+                    assert!(!failure.remedy.is_empty(), "{failure}");
                     if let Some(note) = &failure.note {
                         done.push(self.carry_out(&Deed::Write(note.clone())));
                     }

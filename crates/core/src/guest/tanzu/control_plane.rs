@@ -86,8 +86,13 @@ fn seen_by_tool<'a>(view: &View<'a>, order: &'a Order, drained: &'a BTreeSet<Str
 }
 
 fn incomplete(view: &View<'_>, machine: &Machine<'_>, next: Next) -> Box<Wait> {
-    let why = if let Next::Fail(failure) = next { failure.sentence } else { String::new() };
-    Box::new(view.wait(machine.reference(), Reason::MachineIncomplete, why))
+    let (why, remedy) = match next {
+        Next::Fail(failure) => (failure.sentence, failure.remedy),
+        _ => (String::new(), "look at what its spec refers to".to_owned()),
+    };
+    let object = machine.reference();
+    let sentence = format!("{object} cannot be compared with what is asked for: {why}");
+    Box::new(view.wait(object, Reason::MachineIncomplete, sentence).with_remedy(remedy))
 }
 
 /// What a machine has joined with is not what it would join with now.

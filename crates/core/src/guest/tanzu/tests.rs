@@ -189,6 +189,16 @@ impl Scene {
         }));
     }
 
+    /// Changes what the image of a distribution tells of it.
+    fn tells(&mut self, version: &str, change: impl FnOnce(&mut Value)) {
+        let key = "vmware-system.guest.kubernetes.distribution.image.version";
+        let mut image = self.global.get(Collection::Images, &image_name(version)).unwrap().clone();
+        let mut parts: Value = serde_json::from_str(text(&image["metadata"]["annotations"][key])).unwrap();
+        change(&mut parts);
+        image["metadata"]["annotations"][key] = json!(parts.to_string());
+        self.put(Collection::Images, image);
+    }
+
     fn control_plane_machine(&mut self, name: &str, version: &str) {
         let metadata = json!({ "name": name, "namespace": "default", "uid": format!("uid-{name}"), "labels": {
             "cluster.x-k8s.io/cluster-name": "my-tkc", "cluster.x-k8s.io/control-plane": "true",
@@ -308,7 +318,11 @@ impl Scene {
 
     fn decide(&self) -> Decision {
         let told = self.told.clone().or_else(|| Some(all_applied(&order_of_addons(&self.view(None))?)));
-        decide(&self.view(told.as_ref().filter(|_| !self.is_unasked)))
+        let decision = decide(&self.view(told.as_ref().filter(|_| !self.is_unasked)));
+        for wait in decision.waits.iter().filter(|wait| wait.reason.stops()) {
+            assert!(wait.remedy.as_ref().is_some_and(|remedy| !remedy.is_empty()), "{wait:?}");
+        }
+        decision
     }
 
     /// Decides, and carries out what was decided.
