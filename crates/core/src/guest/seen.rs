@@ -17,6 +17,9 @@ pub enum Collection {
     Tanzu,
     /// VirtualMachineImages.
     Images,
+    /// VirtualMachineClasses.
+    Classes,
+    StorageClasses,
     /// MachineDeployments, MachineSets, and the templates of their Machines.
     Deployments,
     Sets,

@@ -293,6 +293,8 @@ impl Shift {
                 self.look_for_orphans(BEFORE_AN_ORPHAN);
             }
             Collection::Images
+            | Collection::Classes
+            | Collection::StorageClasses
             | Collection::Pods
             | Collection::Controllers
             | Collection::ConfigMaps

@@ -96,8 +96,8 @@ impl Listener for Ear {
 
     fn unseen(&mut self, error: &ApiError) {
         tracing::warn!("guest clusters: cannot watch {}: {error}", self.part.kind);
-        let is_dispensable = error.code() == Some(403) && self.part.only_explains();
-        if error.code() == Some(404) || is_dispensable {
+        let does_without = error.code() == Some(403) && self.part.is_dispensable();
+        if error.code() == Some(404) || does_without {
             self.tell(News::Absent(self.part));
         }
     }

@@ -132,6 +132,9 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "guest-tkc-creation-ended",
     "guest-tkc-job-fails",
     "guest-tkc-job-pending",
+    "guest-tkc-class-missing",
+    "guest-tkc-meddled",
+    "guest-tkc-config-lost",
     "beside-the-original",
     "no-permission",
 ];

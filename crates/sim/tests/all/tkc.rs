@@ -176,6 +176,21 @@ fn a_job_whose_pod_no_node_takes_is_named_and_goes_on_when_one_does() {
 }
 
 #[test]
+fn a_class_that_is_not_there_is_refused_until_it_is() {
+    comes_to_its_end("guest-tkc-class-missing");
+}
+
+#[test]
+fn what_somebody_changes_by_hand_in_the_middle_of_an_update_is_put_right() {
+    comes_to_its_end("guest-tkc-meddled");
+}
+
+#[test]
+fn a_machine_whose_config_somebody_has_deleted_is_named_and_replaced_once_it_is_gone() {
+    comes_to_its_end("guest-tkc-config-lost");
+}
+
+#[test]
 fn crashes_make_no_machine_twice_and_no_certificate_anew() {
     do_no_harm("guest-tkc-created", 12, &[Part::Crashes]);
 }

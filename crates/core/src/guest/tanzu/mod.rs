@@ -7,6 +7,7 @@
 
 pub mod addons;
 pub mod between;
+mod classes;
 mod control_plane;
 mod creation;
 mod decide;
@@ -49,7 +50,7 @@ pub struct View<'a> {
     pub tkc: &'a Value,
     /// What is in its namespace.
     pub own: &'a Seen,
-    /// What is in no namespace: the images.
+    /// What is in no namespace: the images and the classes.
     pub global: &'a Seen,
     /// What is where the Jobs are.
     pub system: &'a Seen,
@@ -125,6 +126,8 @@ pub enum Reason {
     CannotChange,
     /// The guest has not told yet with which configuration its machines join.
     ConfigurationUnknown,
+    /// There is no class, or no storage class, that machines are to be made by.
+    ClassMissing,
     /// The control plane must have an odd number of machines.
     CountRefused,
     /// The number of machines of a control plane cannot be changed, or not yet.
@@ -177,6 +180,7 @@ impl Reason {
             Reason::VersionRefused => Some("ask for another version"),
             Reason::ImageInvalid => Some("synchronise the content library again, or ask for another version"),
             Reason::DefaultsInvalid => Some("mend the ConfigMap that it names"),
+            Reason::ClassMissing => Some("ask for a class that is there, or have this one made"),
             Reason::CountRefused => Some("ask for an odd number of machines"),
             Reason::MachineIncomplete => Some("bring back what is missing, or delete what refers to it"),
             Reason::CreationFailed => Some("look at the Machine that it names; deleted, it is made again"),

@@ -165,7 +165,7 @@ impl Scene {
         self.revision += 1;
         object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let space = match collection {
-            Collection::Images => &mut self.global,
+            Collection::Images | Collection::Classes | Collection::StorageClasses => &mut self.global,
             Collection::Jobs | Collection::Pods | Collection::Defaults => &mut self.system,
             _ => &mut self.own,
         };

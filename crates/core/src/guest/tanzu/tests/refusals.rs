@@ -70,6 +70,30 @@ fn an_image_that_does_not_tell_what_it_holds_is_named() {
     assert_eq!((wait.reason, wait.subject.name.as_str()), (Reason::ImageInvalid, "photon-v1.16.7-vmware.1-guest.1"));
 }
 
+#[test]
+fn a_class_that_is_not_there_is_refused_before_a_machine_is_made_by_it_and_only_where_one_is() {
+    let class = |name: &str| json!({ "kind": "VirtualMachineClass", "metadata": { "name": name } });
+    let storage = |name: &str| json!({ "kind": "StorageClass", "metadata": { "name": name } });
+    let mut scene = settled();
+    scene.put(Collection::Classes, class("large"));
+    scene.put(Collection::StorageClasses, storage("gold"));
+    assert_eq!(scene.reasons(), [], "what runs stays");
+
+    scene.tkc["spec"]["topology"]["workers"]["storageClass"] = json!("silver");
+    scene.tkc["spec"]["topology"]["controlPlane"]["class"] = json!("large");
+    let said = |scene: &super::Scene| scene.decide().waits.remove(0);
+    assert_eq!(said(&scene).reason, Reason::ClassMissing);
+    assert!(said(&scene).sentence.starts_with("spec.topology.workers.class is \"small\""));
+    assert!(said(&scene).remedy.unwrap().contains("kubectl get virtualmachineclasses"));
+    assert_eq!(scene.goes_on(), ["publish how far a cluster is"]);
+    assert_eq!(scene.phase(), "updateFailed");
+
+    scene.put(Collection::Classes, class("small"));
+    assert!(said(&scene).sentence.contains("there is no StorageClass of that name"));
+    scene.put(Collection::StorageClasses, storage("silver"));
+    assert_eq!(scene.goes_on(), ["hold the cluster while its control plane is updated"]);
+}
+
 /// What the annotation says reaches every machine of every cluster.
 #[test]
 fn an_image_that_tells_what_no_machine_could_run_is_refused_with_the_field() {
