@@ -214,6 +214,9 @@ pub const ADDONS_APPLIED: &str = "drover-addons";
 /// What the name of the Secret ends with that keeps a copy of a guest cluster's certificates. It belongs to the Cluster, and stays.
 pub const CERTIFICATES_BACKUP: &str = "-drover-certificates";
 
+/// Label of that Secret: the name of the Cluster. It does not carry Cluster API's own, by which people look for the certificates themselves.
+pub const CERTIFICATES_OF: &str = "drover.dev/certificates-of";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,6 +235,7 @@ mod tests {
             UPGRADE_ABORT,
             UPGRADE_SKIP,
             REPOSITORY,
+            CERTIFICATES_OF,
             BEGUN,
             PLACES,
             FENCED,

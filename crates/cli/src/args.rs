@@ -1,6 +1,7 @@
 //! What can be said on the command line.
 
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use drover_operator::Connection;
@@ -9,6 +10,7 @@ use crate::commands::{
     control_plane_recover_certs, control_plane_upgrade, corral, crds, demo, drain, node, operator, preflight, simulate,
     status, upgrade, why,
 };
+use crate::last_words;
 
 /// Upgrades Kubernetes clusters, node by node, and says at any moment what it waits for.
 #[derive(Debug, Parser)]
@@ -93,22 +95,72 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// The program that `drover control-plane-upgrade` stands in for, and the command.
+const ORIGINAL: &str = "cluster-api-upgrade-tool";
+const STANDS_IN: &str = "control-plane-upgrade";
+
 impl Cli {
     /// Reads the arguments of this process; ends it where they are wrong or ask for help.
     pub fn read() -> Self {
-        let matches = Cli::command_called(std::env::args_os().next().as_deref()).get_matches();
-        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let (called, as_original) = called(std::env::args_os().collect());
+        let command = Cli::command_called(called.first().map(OsString::as_os_str));
+        let parsed = command.try_get_matches_from(called).and_then(|matches| Cli::from_arg_matches(&matches));
+        parsed.unwrap_or_else(|error| {
+            let code = exit_code(&error, as_original);
+            if code == 1 {
+                last_words::leave(error.to_string().lines().next().unwrap_or_default());
+            }
+            // Nobody is left to tell if the output is closed.
+            let _ = error.print();
+            std::process::exit(code)
+        })
     }
 
     /// Installed as `kubectl-drover`, kubectl finds this program, and its help names it as it is called there.
-    fn command_called(program: Option<&std::ffi::OsStr>) -> clap::Command {
-        let program =
-            program.map(std::path::Path::new).and_then(|path| path.file_stem()).and_then(|name| name.to_str());
+    fn command_called(program: Option<&OsStr>) -> clap::Command {
         let command = Cli::command();
-        match program {
+        match name_of(program) {
             Some("kubectl-drover") => command.bin_name("kubectl drover"),
             _ => command,
         }
+    }
+}
+
+fn name_of(program: Option<&OsStr>) -> Option<&str> {
+    program.map(Path::new)?.file_stem()?.to_str()
+}
+
+/// The arguments with the command that they leave out, and whether they are those of the original: it has no commands, only flags, and its
+/// Jobs run with nothing changed but their image.
+fn called(mut arguments: Vec<OsString>) -> (Vec<OsString>, bool) {
+    let is_named = name_of(arguments.first().map(OsString::as_os_str)) == Some(ORIGINAL);
+    let has_command = arguments.get(1).is_some_and(|first| first == STANDS_IN);
+    let as_original = is_named || begins_with_flag_of_original(&arguments);
+    if as_original && !has_command && !arguments.is_empty() {
+        arguments.insert(1, STANDS_IN.into());
+    }
+    (arguments, as_original)
+}
+
+fn begins_with_flag_of_original(arguments: &[OsString]) -> bool {
+    let command = Cli::command();
+    let Some(command) = command.find_subcommand(STANDS_IN) else { return false };
+    let flag = |argument: &OsString| {
+        let text = argument.to_str()?.strip_prefix("--")?;
+        let name = text.split('=').next().unwrap_or(text);
+        command.get_arguments().find_map(|known| known.get_long().filter(|long| *long == name))
+    };
+    // Other commands know a kubeconfig, too, and whoever names it before them should hear of that command.
+    let is_its_own = |argument: &OsString| flag(argument).is_some_and(|name| name != "kubeconfig");
+    arguments.get(1).is_some_and(|first| flag(first).is_some()) && arguments.iter().skip(1).any(is_its_own)
+}
+
+/// Help and version are no mistakes. The original ends with 1 whatever is wrong.
+fn exit_code(error: &clap::Error, as_original: bool) -> i32 {
+    match error.exit_code() {
+        0 => 0,
+        _ if as_original => 1,
+        code => code,
     }
 }
 
@@ -130,5 +182,43 @@ mod tests {
         };
         assert!(help("/usr/local/bin/kubectl-drover").contains("Usage: kubectl drover corral"));
         assert!(help("./drover").contains("Usage: drover corral"));
+    }
+
+    fn parsed(arguments: &[&str]) -> (Result<Cli, clap::Error>, bool) {
+        let (called, as_original) = called(arguments.iter().map(OsString::from).collect());
+        (Cli::try_parse_from(called), as_original)
+    }
+
+    /// What the kubelet starts: the image's program, and the arguments of the Job.
+    #[test]
+    fn the_job_of_the_original_is_understood_with_nothing_changed_but_its_image() {
+        let job: serde_json::Value =
+            serde_saphyr::from_str(include_str!("../../core/testdata/original-job.yaml")).unwrap();
+        let arguments = job["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap().clone();
+        let given: Vec<&str> = arguments.iter().map(|one| one.as_str().unwrap()).collect();
+
+        let (cli, as_original) = parsed(&[&["/usr/bin/drover"], given.as_slice()].concat());
+
+        assert!(as_original && matches!(cli.unwrap().command, Command::ControlPlaneUpgrade(_)));
+    }
+
+    #[test]
+    fn under_the_name_of_the_original_it_is_that() {
+        let (cli, _) = parsed(&["/cluster-api-upgrade-tool", "--config", "upgrade.yaml"]);
+        assert!(matches!(cli.unwrap().command, Command::ControlPlaneUpgrade(_)));
+        let (cli, _) = parsed(&["cluster-api-upgrade-tool"]);
+        assert!(matches!(cli.unwrap().command, Command::ControlPlaneUpgrade(_)));
+    }
+
+    #[test]
+    fn mistakes_end_as_they_do_there_and_other_commands_are_left_alone() {
+        let code = |arguments: &[&str]| {
+            let (cli, as_original) = parsed(arguments);
+            cli.err().map(|error| exit_code(&error, as_original))
+        };
+        assert_eq!(code(&["drover", "--upgrade-id=1", "--no-such-flag"]), Some(1));
+        assert_eq!(code(&["cluster-api-upgrade-tool", "--help"]), Some(0));
+        assert_eq!(code(&["drover", "--kubeconfig", "file", "status"]), Some(2));
+        assert_eq!(code(&["drover", "status", "--kubeconfig", "file"]), None);
     }
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod last_words;
 mod logging;
 mod output;
 mod scenarios;

@@ -347,6 +347,8 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
         "Addon" => ("/apis/harvesterhci.io/v1beta1", "addons"),
         "Upgrade" => ("/apis/harvesterhci.io/v1beta1", "upgrades"),
         "VirtualMachineImage" => ("/apis/harvesterhci.io/v1beta1", "virtualmachineimages"),
+        "VirtualMachineClass" => ("/apis/vmoperator.vmware.com/v1alpha1", "virtualmachineclasses"),
+        "KubeadmConfig" => ("/apis/bootstrap.cluster.x-k8s.io/v1alpha2", "kubeadmconfigs"),
         "Deployment" => ("/apis/apps/v1", "deployments"),
         "DaemonSet" => ("/apis/apps/v1", "daemonsets"),
         "StatefulSet" => ("/apis/apps/v1", "statefulsets"),

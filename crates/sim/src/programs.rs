@@ -17,7 +17,7 @@ use drover_clock::Clock;
 use drover_core::decision::{Kind, Subject};
 use drover_core::harvester::steps::HostDeed;
 use drover_corral::apiserver::{ApiServer, Change, Direct};
-use drover_corral::world::annotations::{EXIT_CODE, OS_IMAGE, REBOOT, down_until};
+use drover_corral::world::annotations::{EXIT_CODE, LAST_WORDS, OS_IMAGE, REBOOT, down_until};
 use drover_operator::drain::{DrainFlags, drain};
 use drover_operator::harvester::steps::{self, Host, Saying};
 use futures::future::BoxFuture;
@@ -85,6 +85,8 @@ struct Ended {
     pod: String,
     run: RunId,
     exit_code: i32,
+    /// What it leaves to those who look at its pod.
+    last_words: Option<String>,
 }
 
 struct Machines {
@@ -164,13 +166,14 @@ impl Machines {
         let update =
             self.guests.clone().filter(|_| run.container == UPDATE).map(|guests| (guests, updates::order(pod)));
         let program = self.programs.spawn(async move {
+            let mut last_words = None;
             let exit_code = match DrainFlags::of_container(&args) {
                 _ if id.container == UPDATE => match update {
                     Some((guests, Some(order))) => {
                         let client = guests.gate.client(&guests.operator);
-                        i32::from(
-                            drover_operator::guest::update(client, &guests, clock, &order, &mut |_| {}).await.is_err(),
-                        )
+                        let done = drover_operator::guest::update(client, &guests, clock, &order, &mut |_| {}).await;
+                        last_words = done.as_ref().err().map(ToString::to_string);
+                        i32::from(done.is_err())
                     }
                     _ => 2,
                 },
@@ -189,7 +192,7 @@ impl Machines {
                 }
                 None => 2,
             };
-            Ended { namespace: place.0, pod: place.1, run: id, exit_code }
+            Ended { namespace: place.0, pod: place.1, run: id, exit_code, last_words }
         });
         self.running.insert(run, Running { node, namespace, pod: name, program });
     }
@@ -204,6 +207,7 @@ impl Machines {
             }
             let annotations = pod.metadata.annotations.get_or_insert_default();
             annotations.insert(format!("{EXIT_CODE}.{}", ended.run.container), ended.exit_code.to_string());
+            annotations.extend(ended.last_words.iter().map(|words| (LAST_WORDS.to_owned(), words.clone())));
             match self.direct.update(&pod) {
                 Err(status) if status.code == 409 => {}
                 _ => return,

@@ -3,7 +3,8 @@
 
 use drover_api::cluster_api::labels::CLUSTER_NAME;
 use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::{CONTAINER, UPGRADE_ID, UPGRADE_VERSION};
-use drover_core::guest::{Order, Patches, Version};
+use drover_core::guest::{MACHINE_TIMEOUT, Order, Patches, Version};
+use drover_core::plan::duration::GoDuration;
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -32,7 +33,35 @@ pub fn order(pod: &Pod) -> Option<Order> {
             kubeadm: Patches::parse("kubeadm", flag("kubeadm-configmap-patches")).ok()?,
         },
         replicas: flag("replicas").parse().ok(),
-        machine_timeout: SignedDuration::from_secs(flag("machine-timeout").trim_end_matches('s').parse().ok()?),
+        machine_timeout: match flag("machine-timeout") {
+            // The original's Jobs do not say it.
+            "" => MACHINE_TIMEOUT,
+            text => SignedDuration::from(GoDuration::parse(text)?),
+        },
     };
     order.check().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::batch::v1::Job;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_of_the_originals_job_is_understood() {
+        let job: Job = serde_saphyr::from_str(include_str!("../../core/testdata/original-job.yaml")).unwrap();
+        let template = job.spec.unwrap().template;
+        let pod = Pod { metadata: template.metadata.unwrap(), spec: template.spec, ..Pod::default() };
+
+        let order = order(&pod).unwrap();
+
+        assert_eq!(
+            (order.id.as_str(), order.cluster.as_str(), order.namespace.as_str()),
+            ("1280807", "my-tkc", "default")
+        );
+        assert_eq!(order.version.to_string(), "1.16.7+vmware.1");
+        assert_eq!((order.machine_timeout, order.replicas), (MACHINE_TIMEOUT, None));
+        assert_eq!((order.patches.infrastructure.len(), order.patches.kubeadm.len()), (3, 6));
+    }
 }

@@ -268,4 +268,6 @@ pub mod jobs {
     pub const UPGRADE_ID: &str = "upgrade-id";
     pub const UPGRADE_VERSION: &str = "upgrade-version";
     pub const CONTAINER: &str = "upgrade";
+    /// Label of their pods, as every version of Kubernetes has it.
+    pub const OF_POD: &str = "job-name";
 }

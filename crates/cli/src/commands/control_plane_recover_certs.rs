@@ -1,9 +1,9 @@
-//! `drover control-plane-recover-certs`: brings back certificate Secrets of a guest cluster that were lost.
+//! `drover control-plane-recover-certs`: brings back certificate Secrets of a guest cluster that were lost or broken.
 
 use clap::Args;
 use drover_clock::Clock;
 use drover_operator::connect;
-use drover_operator::guest::recover_certificates;
+use drover_operator::guest::{Recovered, recover_certificates};
 
 use crate::args::ConnectionArgs;
 use crate::output::print;
@@ -16,7 +16,7 @@ pub struct ControlPlaneRecoverCertsArgs {
     /// The name of the guest cluster
     #[arg(long, value_name = "NAME")]
     cluster_name: String,
-    /// Only say which Secrets would be made
+    /// Only say which Secrets would be made or put right
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -30,9 +30,13 @@ pub fn run(args: &ControlPlaneRecoverCertsArgs) -> anyhow::Result<()> {
         let (namespace, name) = (&args.cluster_namespace, &args.cluster_name);
         let made = recover_certificates(client, Clock::real(), namespace, name, args.dry_run).await?;
         if made.is_empty() {
-            return print(&format!("no certificate Secret of Cluster {namespace}/{name} is missing\n"));
+            return print(&format!("every certificate Secret of Cluster {namespace}/{name} is there and whole\n"));
         }
         let note = if args.dry_run { " (dry run)" } else { "" };
-        print(&made.iter().map(|secret| format!("{secret} created{note}\n")).collect::<String>())
+        let line = |one: &Recovered| {
+            let how = if one.was_missing { "created" } else { "put right" };
+            format!("{} {how}{note}\n", one.secret)
+        };
+        print(&made.iter().map(line).collect::<String>())
     })
 }

@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use drover_clock::Clock;
-use drover_core::guest::{Order, OrderError, Patches, Version};
+use drover_core::guest::{MACHINE_TIMEOUT, Order, OrderError, Patches, Version, Wait};
 use drover_core::plan::duration::GoDuration;
 use drover_operator::guest::{RealGuests, Saying, update};
 use drover_operator::{Connection, connect};
 use jiff::SignedDuration;
 use serde::Deserialize;
 
-/// How long a machine may take if nothing else is said.
-pub const MACHINE_TIMEOUT: SignedDuration = SignedDuration::from_mins(15);
+use crate::last_words;
+use crate::output::one_sentence;
 
 #[derive(Debug, Args)]
 pub struct ControlPlaneUpgradeArgs {
@@ -90,7 +90,13 @@ struct ConfigPatches {
     kubeadm_config_map: Option<String>,
 }
 
+/// Why a Job has failed is known to its pod alone, and told to the owner of the cluster by its last words.
 pub fn run(args: &ControlPlaneUpgradeArgs) -> anyhow::Result<()> {
+    let done = carry_out(args);
+    done.inspect_err(|error| last_words::leave(&one_sentence(error)))
+}
+
+fn carry_out(args: &ControlPlaneUpgradeArgs) -> anyhow::Result<()> {
     let config = match &args.config {
         Some(path) => {
             let shown = path.display();
@@ -169,9 +175,10 @@ fn say(saying: Saying) {
     let _ = match saying {
         Saying::Does(what) => writeln!(out, "{what}"),
         Saying::Refused(why) => writeln!(out, "trying again: {why}"),
-        Saying::Waits(waits) => waits
-            .iter()
-            .try_for_each(|wait| writeln!(out, "waits: {}: {} (until {})", wait.reason, wait.sentence, wait.deadline)),
+        Saying::Waits(waits) => waits.iter().try_for_each(|wait| {
+            let Wait { reason, sentence, deadline, remedy, .. } = wait;
+            writeln!(out, "waits: {reason}: {sentence} (until {deadline}); if it stays so: {remedy}")
+        }),
     };
 }
 

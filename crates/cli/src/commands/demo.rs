@@ -1,6 +1,8 @@
 //! `drover demo`: an upgrade on the embedded cluster, to look at.
 
+mod guest;
 mod harvester;
+mod lines;
 mod picture;
 mod play;
 mod scene;
@@ -25,6 +27,8 @@ use crate::{logging, scenarios, signals};
 
 /// What `drover demo harvester` shows if no scenario is named.
 const HARVESTER: &str = "harvester-three-nodes";
+/// The same of `drover demo guest`.
+const GUEST: &str = "guest-tkc";
 
 /// How long the display takes, if nobody says how fast it shall be.
 const SHOWN_FOR: Duration = Duration::from_secs(17);
@@ -33,12 +37,14 @@ const OVERHEAD: Duration = Duration::from_secs(4);
 /// What a node of a Harvester upgrade takes, and all that comes before the nodes.
 const UPGRADED_NODE: Duration = Duration::from_secs(70);
 const SYSTEM_SERVICES: Duration = Duration::from_secs(90);
+/// What it takes to replace a machine of a guest cluster.
+const REPLACED_MACHINE: Duration = Duration::from_secs(110);
 /// In virtual time, every request costs this much.
 const LATENCY: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Args)]
 pub struct DemoArgs {
-    /// What to show; this release has plan and harvester
+    /// What to show: plan, harvester or guest
     #[arg(default_value = "plan", value_parser = engine)]
     engine: Engine,
     /// The scenario to show: a file, or a built-in one [default: three-nodes]
@@ -64,14 +70,15 @@ pub struct DemoArgs {
 enum Engine {
     Plan,
     Harvester,
+    Guest,
 }
 
 fn engine(name: &str) -> Result<Engine, String> {
     match name {
         "plan" => Ok(Engine::Plan),
         "harvester" => Ok(Engine::Harvester),
-        "guest" => Err(format!("{name} upgrades are not in this release, only plan and harvester are")),
-        _ => Err("there is no such demonstration, only plan and harvester".to_owned()),
+        "guest" => Ok(Engine::Guest),
+        _ => Err("there is no such demonstration, only plan, harvester and guest".to_owned()),
     }
 }
 
@@ -103,12 +110,6 @@ pub fn run(args: &DemoArgs, format: Option<Format>) -> anyhow::Result<()> {
     }
     logging::start("off", None)?;
     let scenario = args.scenario()?;
-    if scenario.guest.is_some() {
-        let name = &scenario.name;
-        anyhow::bail!(Usage(format!(
-            "guest clusters cannot be shown yet: `drover simulate --scenario {name} --seed 1` runs it"
-        )));
-    }
     let pace = args.pace(&scenario)?;
     pace.runtime()?.block_on(async {
         let stopped = match pace {
@@ -124,6 +125,7 @@ pub fn run(args: &DemoArgs, format: Option<Format>) -> anyhow::Result<()> {
         };
         match scenario.upgrade() {
             Some(_) => harvester::play(args, &scenario, pace, format, stopped).await,
+            None if scenario.guest.is_some() => guest::play(args, &scenario, pace, format, stopped).await,
             None => play::play(args, &scenario, pace, format, stopped).await,
         }
     })
@@ -150,6 +152,7 @@ impl DemoArgs {
     fn scenario(&self) -> anyhow::Result<Scenario> {
         let shown = match self.engine {
             Engine::Harvester if self.scenario.is_none() => Some(Path::new(HARVESTER)),
+            Engine::Guest if self.scenario.is_none() => Some(Path::new(GUEST)),
             _ => self.scenario.as_deref(),
         };
         let mut scenario = scenarios::find(shown)?;
@@ -181,6 +184,10 @@ fn expected(scenario: &Scenario) -> Duration {
     if scenario.upgrade().is_some() {
         let nodes = u32::try_from(scenario.nodes).unwrap_or(u32::MAX);
         return UPGRADED_NODE.saturating_mul(nodes).saturating_add(SYSTEM_SERVICES);
+    }
+    if scenario.guest.is_some() {
+        let machines: usize = scenario.guests().map(|guest| guest.machines + guest.workers.unwrap_or(0)).sum();
+        return REPLACED_MACHINE.saturating_mul(u32::try_from(machines).unwrap_or(u32::MAX));
     }
     let at_once = usize::try_from(scenario.concurrency).unwrap_or(0).max(1);
     let rounds = u32::try_from(scenario.nodes.div_ceil(at_once)).unwrap_or(u32::MAX);
@@ -244,8 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_this_release_is_refused_by_name() {
-        assert_eq!(engine("guest").unwrap_err(), "guest upgrades are not in this release, only plan and harvester are");
+    fn what_there_is_not_is_refused() {
         assert!(engine("nonsense").is_err());
         assert!(speed("0").is_err() && speed("fast").is_err() && speed("NaN").is_err());
     }

@@ -3,6 +3,7 @@
 mod identity;
 mod settings;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use clap::Args;
 use drover_clock::Clock;
+use drover_core::guest::MACHINE_TIMEOUT;
 use drover_core::guest::tanzu::Settings as GuestSettings;
 use drover_core::harvester::Settings;
 use drover_operator::guest::{Clusters, ClustersOptions, LIMIT as GUEST_LIMIT, RealGuests};
@@ -19,7 +21,6 @@ use drover_operator::{
     Watcher, WebhookOptions, Webhooks, connect,
 };
 
-use super::control_plane_upgrade::MACHINE_TIMEOUT;
 use crate::args::Format;
 use crate::{logging, signals};
 use settings::Environment;
@@ -65,6 +66,9 @@ pub struct OperatorArgs {
     /// How many guest clusters are updated at once; 0: all that are asked for
     #[arg(long, value_name = "N", default_value_t = GUEST_LIMIT)]
     guest_limit: usize,
+    /// The labels of Nodes on which the Jobs of guest clusters may run, KEY=VALUE and so on; empty: on any [default: those of a control plane]
+    #[arg(long, value_name = "LABELS", value_parser = labels)]
+    guest_job_node_selector: Option<Labels>,
     /// Read for compatibility: one thread does it all
     #[arg(long, value_name = "N")]
     threads: Option<u32>,
@@ -97,6 +101,17 @@ enum Controller {
     Harvester,
     Planner,
     Guest,
+}
+
+/// Labels that are given as one argument.
+type Labels = BTreeMap<String, String>;
+
+fn labels(text: &str) -> Result<Labels, String> {
+    let label = |one: &str| {
+        let (key, value) = one.split_once('=').ok_or_else(|| format!("{one:?} is no label: give KEY=VALUE"))?;
+        Ok((key.trim().to_owned(), value.trim().to_owned()))
+    };
+    text.split(',').map(str::trim).filter(|one| !one.is_empty()).map(label).collect()
 }
 
 fn controller(name: &str) -> Result<Controller, String> {
@@ -152,7 +167,8 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
             Planner::new(client.clone(), planner).run(until_told())
         });
         let guests = runs(Controller::Guest).then(|| {
-            let mut clusters = guests(&options.identity, &options.settings.kubectl_image);
+            let mut clusters =
+                guests(&options.identity, &options.settings.kubectl_image, args.guest_job_node_selector.clone());
             clusters.limit = Some(args.guest_limit).filter(|limit| *limit > 0);
             let ElectionOptions { namespace, name, .. } = &clusters.election;
             tracing::info!("TanzuKubernetesClusters, Lease {namespace}/{name}");
@@ -205,11 +221,12 @@ fn watch(connection: &Connection, listen: SocketAddr) -> anyhow::Result<()> {
 }
 
 /// How guest clusters are kept.
-fn guests(identity: &str, image: &str) -> ClustersOptions {
+fn guests(identity: &str, image: &str, node_selector: Option<Labels>) -> ClustersOptions {
     let settings = GuestSettings {
         image: image.to_owned(),
         service_account: GUEST_SERVICE_ACCOUNT.to_owned(),
         machine_timeout: MACHINE_TIMEOUT,
+        node_selector,
     };
     ClustersOptions::new(identity, settings, Arc::new(RealGuests), Clock::real())
 }

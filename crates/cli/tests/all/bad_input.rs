@@ -84,7 +84,7 @@ fn an_address_that_cannot_be_listened_on_is_named() {
 #[test]
 fn what_was_called_wrongly_has_an_exit_code_of_its_own() {
     for arguments in [
-        &["demo", "guest"][..],
+        &["demo", "nonsense"][..],
         &["demo", "--speed", "0"],
         &["demo", "--speed", "max", "--listen", "127.0.0.1:0"],
         &["operator", "--controllers", "logs"],
@@ -102,7 +102,7 @@ fn what_was_called_wrongly_has_an_exit_code_of_its_own() {
 #[test]
 fn what_is_not_in_this_release_is_said_clearly() {
     let stderr = |arguments: &[&str]| String::from_utf8(run(arguments).stderr).unwrap();
-    assert!(stderr(&["demo", "guest"]).contains("guest upgrades are not in this release, only plan and harvester are"));
+    assert!(stderr(&["demo", "nonsense"]).contains("there is no such demonstration, only plan, harvester and guest"));
     assert!(stderr(&["operator", "--controllers", "plan,logs"]).contains("logs is not in this release"));
 }
 

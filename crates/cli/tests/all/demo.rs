@@ -89,3 +89,20 @@ fn the_built_in_scenarios_are_listed() {
     let list: Value = serde_json::from_str(&stdout(&demo(&["--list", "-o", "json"]))).unwrap();
     assert_eq!(list[0]["name"], "three-nodes");
 }
+
+#[test]
+fn a_guest_cluster_is_shown_from_one_version_to_the_next() {
+    let text = stdout(&demo(&["guest", "--exit"]));
+    assert!(
+        text.starts_with("The guest cluster my-tkc goes from v1.15.5+vmware.1-guest.1 to v1.16.7+vmware.1-guest.1.")
+    );
+    assert!(text.contains("my-tkc differs: Machine my-tkc-control-plane-"), "{text}");
+    assert!(text.contains("my-tkc waits: ControlPlaneUpdating: "), "{text}");
+    let last = text.lines().last().unwrap();
+    assert!(last.starts_with("my-tkc is running. 5 machines, after "), "{last}");
+
+    let summary: Value =
+        serde_json::from_str(&stdout(&demo(&["--scenario", "guest-one-machine", "--exit", "-o", "json"]))).unwrap();
+    assert_eq!(summary["machines"].as_object().unwrap().len(), 1);
+    assert_eq!(summary["unmet"], serde_json::json!([]));
+}

@@ -12,6 +12,7 @@ mod collection;
 mod event;
 mod followed;
 pub mod harvester;
+pub mod key;
 pub mod kubevirt;
 pub mod longhorn;
 pub mod looks;

@@ -51,14 +51,15 @@ fn make_like(view: &View<'_>, old: &Machine<'_>, name: &str, base: &str) -> Flow
         return view.fail(
             Reason::MachineIncomplete,
             sentence,
-            Some("delete the Machine by hand, or give it its bootstrap.configRef back".to_owned()),
+            "delete the Machine by hand, or give it its bootstrap.configRef back",
         );
     };
     let Some(infrastructure) = view.infrastructure_of(old) else {
         let reference = old.infrastructure_ref();
         let sentence =
             format!("{} refers to {} {}, which is not there", old.reference(), reference["kind"], reference["name"]);
-        return view.fail(Reason::MachineIncomplete, sentence.replace('"', ""), None);
+        let remedy = "delete the Machine by hand, or bring what its spec.infrastructureRef names back";
+        return view.fail(Reason::MachineIncomplete, sentence.replace('"', ""), remedy);
     };
     let kind = infrastructure["kind"].as_str().unwrap_or_default();
     let mut deeds = Vec::new();
@@ -142,7 +143,14 @@ fn patched_by(view: &View<'_>, object: &mut Value, patches: &[Value], what: &str
     let shown = Object::of(Side::Management, object);
     match patch::apply(object, patches) {
         Ok(()) => Ok(()),
-        Err(why) => view.fail(Reason::PatchRefused, format!("{what} do not apply to {shown}: {why}"), None),
+        Err(why) => {
+            let sentence = format!("{what} do not apply to {shown}: {why}");
+            view.fail(
+                Reason::PatchRefused,
+                sentence,
+                format!("add the parents of the field before it in {what}, or leave it out"),
+            )
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use drover_api::cluster_api::labels::{CLUSTER_NAME, CONTROL_PLANE};
 use drover_api::cluster_api::machine::annotations::{NAME_BASE, UPGRADE_ID};
 use serde_json::{Value, json};
 
@@ -21,7 +22,9 @@ fn steps(view: &View<'_>) -> Flow<()> {
     let order = view.order;
     let Some(cluster) = view.cluster() else {
         let sentence = format!("there is no Cluster {}/{}", order.namespace, order.cluster);
-        return view.fail(Reason::NothingToUpdate, sentence, None);
+        let remedy =
+            "name a Cluster that `kubectl get clusters --all-namespaces` lists: --cluster-namespace, --cluster-name";
+        return view.fail(Reason::NothingToUpdate, sentence, remedy);
     };
     let machines = view.machines();
     refuse(view, &machines)?;
@@ -82,17 +85,25 @@ fn refuse(view: &View<'_>, machines: &[Machine<'_>]) -> Flow<()> {
     let order = view.order;
     if machines.is_empty() {
         let sentence = format!("Found 0 control plane machines of Cluster {}/{}", order.namespace, order.cluster);
-        return view.fail(Reason::NothingToUpdate, sentence, None);
+        let remedy = format!(
+            "its Machines carry the labels {CLUSTER_NAME}={} and {CONTROL_PLANE}: kubectl -n {} get machines --show-labels",
+            order.cluster, order.namespace
+        );
+        return view.fail(Reason::NothingToUpdate, sentence, remedy);
     }
     if let Some((machine, owner)) = machines.iter().find_map(|machine| Some((machine, machine.controller()?))) {
         let sentence = format!("{} belongs to {owner}, which replaces it by itself", machine.reference());
-        return view.fail(Reason::AnotherControllerActs, sentence, Some("change the version there".to_owned()));
+        return view.fail(Reason::AnotherControllerActs, sentence, "change the version there");
     }
     let known = machines.iter().filter_map(|machine| Some((machine.name(), machine.version()?)));
     let versions: Vec<(&str, super::Version)> = known.collect();
     if let Some((name, version)) = versions.iter().find(|(_, version)| *version > order.version) {
         let sentence = format!("machine {name} is of {version}, which is newer than {}", order.version);
-        return view.fail(Reason::VersionRefused, sentence, Some("a control plane is never made older".to_owned()));
+        return view.fail(
+            Reason::VersionRefused,
+            sentence,
+            "a control plane is never made older: ask for that version or a higher one",
+        );
     }
     let far = |version: &super::Version| {
         version.major() != order.version.major() || version.minor() + 1 < order.version.minor()
@@ -100,7 +111,7 @@ fn refuse(view: &View<'_>, machines: &[Machine<'_>]) -> Flow<()> {
     if let Some((name, version)) = versions.iter().find(|(_, version)| far(version)) {
         let sentence =
             format!("machine {name} is of {version}: {} is more than one minor version further", order.version);
-        return view.fail(Reason::VersionRefused, sentence, Some("raise it one minor version at a time".to_owned()));
+        return view.fail(Reason::VersionRefused, sentence, "raise it one minor version at a time");
     }
     Ok(())
 }

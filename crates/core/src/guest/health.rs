@@ -45,7 +45,8 @@ fn look<'a>(view: &View<'a>, machine: &Machine<'a>) -> Flow<()> {
     let object = machine.reference();
     let name = machine.name();
     if let Some(why) = machine.failure() {
-        return view.fail(Reason::MachineFailed, format!("{object} has failed: {why}"), None);
+        let remedy = Reason::MachineFailed.remedy(&object);
+        return view.fail(Reason::MachineFailed, format!("{object} has failed: {why}"), remedy);
     }
     // The one time covers all that follows, whoever looks.
     let from = machine.created().unwrap_or(view.started).max(view.started);

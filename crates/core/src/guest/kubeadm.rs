@@ -20,6 +20,7 @@ const GET_NODES: &str = "kubeadm:get-nodes";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 /// Since this minor version the configuration of kubelets has one name.
 const UNVERSIONED: u64 = 24;
+const EDIT: &str = "in the guest cluster: kubectl -n kube-system edit configmap kubeadm-config";
 /// Parts of the configuration that are there for kubeadm although nobody has written them.
 const PARTS: [&str; 6] = ["apiServer", "controllerManager", "scheduler", "dns", "etcd", "networking"];
 
@@ -52,7 +53,7 @@ fn config_map<'a>(view: &View<'a>) -> Flow<&'a Value> {
         None => view.fail(
             Reason::KubeadmConfigInvalid,
             format!("the guest cluster has no ConfigMap {SYSTEM}/{CONFIG}, without which no machine joins"),
-            None,
+            "bring it back: `kubeadm init phase upload-config kubeadm` on a machine of the control plane writes it",
         ),
     }
 }
@@ -63,7 +64,7 @@ fn document(view: &View<'_>, config: &Value, key: &str) -> Flow<Option<Value>> {
         Ok(document) => Ok(Some(document)),
         Err(error) => {
             let sentence = format!("{key} in ConfigMap {SYSTEM}/{CONFIG} is no YAML: {}", error.without_snippet());
-            view.fail(Reason::KubeadmConfigInvalid, sentence, None)
+            view.fail(Reason::KubeadmConfigInvalid, sentence, EDIT)
         }
     }
 }
@@ -71,7 +72,7 @@ fn document(view: &View<'_>, config: &Value, key: &str) -> Flow<Option<Value>> {
 fn yaml(view: &View<'_>, document: &Value) -> Flow<String> {
     match serde_saphyr::to_string(document) {
         Ok(text) => Ok(text),
-        Err(error) => view.fail(Reason::KubeadmConfigInvalid, format!("{CONFIG} cannot be written: {error}"), None),
+        Err(error) => view.fail(Reason::KubeadmConfigInvalid, format!("{CONFIG} cannot be written: {error}"), EDIT),
     }
 }
 
@@ -86,12 +87,16 @@ fn configuration(view: &View<'_>) -> Flow<Option<Deed>> {
     let config = config_map(view)?;
     let Some(before) = document(view, config, CONFIGURATION)? else {
         let sentence = format!("ConfigMap {SYSTEM}/{CONFIG} has no {CONFIGURATION}");
-        return view.fail(Reason::KubeadmConfigInvalid, sentence, None);
+        return view.fail(Reason::KubeadmConfigInvalid, sentence, EDIT);
     };
     let after = match changed_by_order(view, &before) {
         Ok(after) => after,
         Err(why) => {
-            return view.fail(Reason::PatchRefused, format!("--kubeadm-configmap-patches do not apply: {why}"), None);
+            let sentence = format!(
+                "--kubeadm-configmap-patches do not apply to {CONFIGURATION} in ConfigMap {SYSTEM}/{CONFIG}: {why}"
+            );
+            let remedy = "add the parents of the field before it in --kubeadm-configmap-patches, or leave it out";
+            return view.fail(Reason::PatchRefused, sentence, remedy);
         }
     };
     let mut data = Map::new();
@@ -156,11 +161,7 @@ fn kubelet_config(view: &View<'_>) -> Flow<Option<Deed>> {
     let earlier = kubelet_config_name(minor.saturating_sub(1));
     let Some(earlier_map) = view.seen.get(Collection::ConfigMaps, &earlier) else {
         let sentence = format!("the guest cluster has neither ConfigMap {SYSTEM}/{name} nor {earlier}");
-        return view.fail(
-            Reason::KubeadmConfigInvalid,
-            sentence,
-            Some("raise it one minor version at a time".to_owned()),
-        );
+        return view.fail(Reason::KubeadmConfigInvalid, sentence, "raise it one minor version at a time");
     };
     let copy = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": SYSTEM }, "data": earlier_map["data"],

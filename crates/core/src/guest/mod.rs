@@ -31,7 +31,7 @@ pub use dialect::Dialect;
 pub use etcd::Member;
 pub use kubeadm::cluster_configuration;
 pub(crate) use order::begins_with;
-pub use order::{Order, OrderError, Patches, Version};
+pub use order::{MACHINE_TIMEOUT, Order, OrderError, Patches, Version};
 pub use recovery::recover;
 pub use seen::{Collection, Kept, Seen};
 pub use view::View;

@@ -7,6 +7,8 @@ use sha2::{Digest, Sha256};
 /// A name of a Node, and so of a machine, has no more letters.
 pub const LONGEST_NAME: usize = 63;
 const LONGEST_ID: usize = 40;
+/// How long a machine may take if nothing else is said, as the original has it.
+pub const MACHINE_TIMEOUT: SignedDuration = SignedDuration::from_mins(15);
 
 /// One update.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,7 +1,7 @@
 //! Certificates that were lost, from what machines of the control plane were booted with.
 //!
-//! A document for cloud-init holds every file of `/etc/kubernetes/pki` that a joining machine needs. What is missing is made of
-//! that; what is there stays as it is.
+//! A document for cloud-init holds every file of `/etc/kubernetes/pki` that a joining machine needs. What is missing or cannot be used is
+//! made of that; what is whole stays as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use drover_api::cluster_api::{labels, secrets};
 use serde_json::{Value, json};
 
-use super::certificates::{KINDS, fault_of};
+use super::certificates::{KINDS, fault_of, is_trusted};
 use super::dialect::Dialect;
 use super::seen::{Collection, Seen};
 use super::wait::{Object, Side, Write};
@@ -24,19 +24,23 @@ const FILES: [(&str, &str, &str); 4] = [
     (secrets::SERVICE_ACCOUNT, "/etc/kubernetes/pki/sa.pub", "/etc/kubernetes/pki/sa.key"),
 ];
 
-/// The Secrets that are missing, as they should be made; none if all are there. Says why it cannot be done.
+/// The Secrets that are missing or broken, as they should be; none if all are whole. Says why it cannot be done.
 pub fn recover(seen: &Seen, dialect: Dialect, namespace: &str, cluster: &str) -> Result<Vec<Write>, String> {
     let Some(object) = seen.get(Collection::Clusters, cluster) else {
         return Err(format!("there is no Cluster {namespace}/{cluster}"));
     };
-    let missing: Vec<_> = FILES
-        .iter()
-        .filter(|(end, _, _)| seen.get(Collection::Secrets, &format!("{cluster}{end}")).is_none())
-        .collect();
     let mut writes = Vec::new();
-    for (end, certificate, key) in missing {
-        let (owner, pair) = agreed(seen, cluster, certificate, key)?;
+    for (end, certificate, key) in &FILES {
         let name = format!("{cluster}{end}");
+        let is_certificate = KINDS.iter().any(|(kind, is_certificate)| kind == end && *is_certificate);
+        let known = seen.get(Collection::Secrets, &name);
+        if known.is_some_and(|secret| fault_of(secret, is_certificate).is_none()) {
+            continue;
+        }
+        if known.is_some_and(|secret| !secret["metadata"]["deletionTimestamp"].is_null()) {
+            return Err(format!("Secret {namespace}/{name} is on its way out: wait until it is gone, and try again"));
+        }
+        let (owner, pair) = agreed(seen, cluster, certificate, key)?;
         let owners = json!([
             { "apiVersion": dialect.api_version(), "kind": "Cluster", "name": cluster, "uid": object["metadata"]["uid"] },
             {
@@ -51,11 +55,21 @@ pub fn recover(seen: &Seen, dialect: Dialect, namespace: &str, cluster: &str) ->
             },
             "data": { secrets::CERTIFICATE: STANDARD.encode(&pair.0), secrets::KEY: STANDARD.encode(&pair.1) },
         });
-        let is_certificate = KINDS.iter().any(|(kind, is_certificate)| kind == end && *is_certificate);
         if let Some(fault) = fault_of(&secret, is_certificate) {
             return Err(format!("what machines were booted with does not give a good Secret {name}: {fault}"));
         }
-        let act = Act::Create(secret.clone());
+        if *end == secrets::CA && is_trusted(seen, cluster, pair.0.as_bytes()) == Some(false) {
+            let kubeconfig = format!("{cluster}{}", secrets::KUBECONFIG);
+            return Err(format!(
+                "Secret {namespace}/{kubeconfig} trusts another authority than machines were booted with"
+            ));
+        }
+        let act = match known {
+            None => Act::Create(secret.clone()),
+            Some(known) => Act::Patch(json!({
+                "metadata": { "resourceVersion": known["metadata"]["resourceVersion"] }, "data": secret["data"],
+            })),
+        };
         writes.push(Write { object: Object::of(Side::Management, &secret), act, purpose: "bring back a certificate" });
     }
     Ok(writes)
@@ -141,15 +155,18 @@ fn files_of(document: &str) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
 
-    const CERTIFICATE: &str = include_str!("tests/ca.crt");
+    const CERTIFICATE: &str = include_str!("../../testdata/keys/ec.crt");
+    const KEY: &str = include_str!("../../testdata/keys/ec.key");
+    const OTHER: (&str, &str) =
+        (include_str!("../../testdata/keys/rsa.crt"), include_str!("../../testdata/keys/rsa.key"));
 
     fn document(authority: &str) -> String {
         let mut text = "## template: jinja\n#cloud-config\n\nwrite_files:\n".to_owned();
-        let pem = |label: &str, content: &str| format!("-----BEGIN {label}-----\n{content}\n-----END {label}-----\n");
+        let pair = if authority == "AAAA" { (CERTIFICATE, KEY) } else { OTHER };
         for (end, certificate, key) in FILES {
-            let public =
-                if end == secrets::SERVICE_ACCOUNT { pem("PUBLIC KEY", "AAAA") } else { CERTIFICATE.to_owned() };
-            for (path, content) in [(certificate, public), (key, pem("RSA PRIVATE KEY", authority))] {
+            let of_service_account = (include_str!("../../testdata/keys/rsa.pub"), OTHER.1);
+            let pair = if end == secrets::SERVICE_ACCOUNT { of_service_account } else { pair };
+            for (path, content) in [(certificate, pair.0), (key, pair.1)] {
                 let content: String = content.lines().map(|line| format!("      {line}\n")).collect();
                 text += &format!(
                     "-   path: {path}\n    owner: root:root\n    permissions: '0640'\n    content: |\n{content}\n"
@@ -180,7 +197,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_made_of_what_machines_were_booted_with_and_the_rest_stays() {
         let mut seen = seen(&[("a", "AAAA"), ("b", "AAAA")]);
-        seen.put(Collection::Secrets, json!({ "metadata": { "name": "c-etcd", "resourceVersion": "1" } }));
+        seen.put(Collection::Secrets, secret("c-etcd", OTHER));
         let writes = recover(&seen, Dialect::V1alpha2, "default", "c").unwrap();
         let names: Vec<&str> = writes.iter().map(|write| write.object.name.as_str()).collect();
         assert_eq!(names, ["c-ca", "c-proxy", "c-sa"]);
@@ -189,6 +206,53 @@ mod tests {
         let owners: Vec<&Value> =
             secret["metadata"]["ownerReferences"].as_array().unwrap().iter().map(|one| &one["uid"]).collect();
         assert_eq!(owners, ["cluster", "config-a"]);
+    }
+
+    fn secret(name: &str, (certificate, key): (&str, &str)) -> Value {
+        let data = json!({ "tls.crt": STANDARD.encode(certificate), "tls.key": STANDARD.encode(key) });
+        json!({ "metadata": { "name": name, "resourceVersion": "7" }, "data": data })
+    }
+
+    #[test]
+    fn what_is_there_and_cannot_be_used_is_put_right_unless_it_changes_meanwhile() {
+        let mut seen = seen(&[("a", "AAAA")]);
+        for end in ["etcd", "proxy"] {
+            seen.put(Collection::Secrets, secret(&format!("c-{end}"), (CERTIFICATE, KEY)));
+        }
+        seen.put(Collection::Secrets, secret("c-ca", (CERTIFICATE, OTHER.1)));
+        seen.put(Collection::Secrets, secret("c-sa", ("", "")));
+
+        let writes = recover(&seen, Dialect::V1alpha2, "default", "c").unwrap();
+
+        let patches = writes.iter().map(|write| match &write.act {
+            Act::Patch(patch) => (write.object.name.as_str(), patch["metadata"]["resourceVersion"].as_str().unwrap()),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(patches.collect::<Vec<_>>(), [("c-ca", "7"), ("c-sa", "7")]);
+        let Act::Patch(patch) = &writes[0].act else { panic!("it is there already") };
+        assert_eq!(patch["data"], secret("", (CERTIFICATE, KEY))["data"]);
+
+        let mut leaving = secret("c-ca", ("", ""));
+        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T12:00:00Z");
+        leaving["metadata"]["resourceVersion"] = json!("8");
+        seen.put(Collection::Secrets, leaving);
+        assert!(recover(&seen, Dialect::V1alpha2, "default", "c").unwrap_err().contains("on its way out"));
+    }
+
+    #[test]
+    fn an_authority_that_the_kubeconfig_does_not_trust_is_not_brought_back() {
+        let mut seen = seen(&[("a", "AAAA")]);
+        let way = |authority: &str| {
+            let kubeconfig =
+                json!({ "clusters": [{ "cluster": { "certificate-authority-data": STANDARD.encode(authority) } }] });
+            json!({ "metadata": { "name": "c-kubeconfig", "resourceVersion": "1" }, "data": { "value": STANDARD.encode(kubeconfig.to_string()) } })
+        };
+        seen.put(Collection::Secrets, way(OTHER.0));
+        assert!(recover(&seen, Dialect::V1alpha2, "default", "c").unwrap_err().contains("trusts another authority"));
+        let mut trusted = way(&format!("{}{CERTIFICATE}", OTHER.0));
+        trusted["metadata"]["resourceVersion"] = json!("2");
+        seen.put(Collection::Secrets, trusted);
+        assert_eq!(recover(&seen, Dialect::V1alpha2, "default", "c").map(|writes| writes.len()), Ok(4));
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub enum Collection {
     Tanzu,
     /// VirtualMachineImages.
     Images,
+    /// VirtualMachineClasses.
+    Classes,
+    StorageClasses,
     /// MachineDeployments, MachineSets, and the templates of their Machines.
     Deployments,
     Sets,
@@ -28,7 +31,7 @@ pub enum Collection {
     /// Deployments where the Jobs are: other controllers.
     Controllers,
     Nodes,
-    /// The static pods of the control plane.
+    /// The static pods of the control plane; where the Jobs are, theirs.
     Pods,
     ConfigMaps,
     Roles,

@@ -42,8 +42,8 @@ pub struct View<'a> {
 pub type Flow<T> = Result<T, Next>;
 
 impl<'a> View<'a> {
-    pub fn fail<T>(&self, reason: Reason, sentence: String, remedy: Option<String>) -> Flow<T> {
-        Err(Next::Fail(Failure { reason, sentence, remedy, note: None }))
+    pub fn fail<T>(&self, reason: Reason, sentence: String, remedy: impl Into<String>) -> Flow<T> {
+        Err(Next::Fail(Failure { reason, sentence, remedy: remedy.into(), note: None }))
     }
 
     /// Waits until the deadline, `limit` after what began at `from`, and fails then.
@@ -70,11 +70,12 @@ impl<'a> View<'a> {
     ) -> Flow<T> {
         let deadline = from.checked_add(limit).unwrap_or(Timestamp::MAX);
         if self.now >= deadline {
-            return self.fail(reason, format!("time is up: {sentence}"), None);
+            return self.fail(reason, format!("time is up: {sentence}"), reason.remedy(&object));
         }
         let since = self.since(&object, reason);
         let again = look_again.and_then(|time| self.now.checked_add(time).ok()).unwrap_or(deadline).min(deadline);
-        let wait = Wait { object, reason, sentence, since, deadline, remedy: None };
+        let remedy = reason.remedy(&object);
+        let wait = Wait { object, reason, sentence, since, deadline, remedy };
         Err(Next::Wait { waits: vec![wait], look_again: Some(again) })
     }
 

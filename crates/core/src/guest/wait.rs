@@ -47,6 +47,15 @@ impl Object {
         }
     }
 
+    /// As kubectl is asked for it: `-n default machine my-tkc-control-plane-abcde`.
+    pub fn arguments(&self) -> String {
+        let kind = self.kind.to_lowercase();
+        match self.namespace.as_str() {
+            "" => format!("{kind} {}", self.name),
+            namespace => format!("-n {namespace} {kind} {}", self.name),
+        }
+    }
+
     pub fn path(&self) -> String {
         format!("{}/{}", self.collection(), self.name)
     }
@@ -111,8 +120,8 @@ pub enum Next {
 pub struct Failure {
     pub reason: Reason,
     pub sentence: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub remedy: Option<String>,
+    /// What would help.
+    pub remedy: String,
     /// What whoever tries again should know, written before this try ends.
     #[serde(skip)]
     pub note: Option<Box<Write>>,
@@ -120,8 +129,7 @@ pub struct Failure {
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.sentence)?;
-        self.remedy.iter().try_for_each(|remedy| write!(f, "; {remedy}"))
+        write!(f, "{}; {}", self.sentence, self.remedy)
     }
 }
 
@@ -135,8 +143,8 @@ pub struct Wait {
     pub since: Timestamp,
     /// When it fails.
     pub deadline: Timestamp,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub remedy: Option<String>,
+    /// What helps if it does not pass by itself.
+    pub remedy: String,
 }
 
 /// Why something waits or fails. The names are part of the interface: scripts compare them.
@@ -150,6 +158,8 @@ pub enum Reason {
     VersionRefused,
     /// A certificate Secret is missing or cannot be read.
     CertificatesMissing,
+    /// A certificate is not the one that the cluster was made with, and nothing shows that somebody has meant that.
+    CertificatesChanged,
     /// A Machine cannot be copied.
     MachineIncomplete,
     /// A patch does not apply.
@@ -178,6 +188,32 @@ pub enum Reason {
     ComponentsNotReady,
     /// A Machine is on its way out.
     MachineDeleting,
+}
+
+impl Reason {
+    /// What helps if this does not pass by itself. Whoever tries again goes on from there.
+    pub(super) fn remedy(self, object: &Object) -> String {
+        let look = match object.side {
+            Side::Management => format!("kubectl describe {}", object.arguments()),
+            Side::Guest => format!("in the guest cluster: kubectl describe {}", object.arguments()),
+        };
+        match self {
+            Reason::GuestUnreachable => {
+                "see that the address in the Secret …-kubeconfig leads to an API server that runs".to_owned()
+            }
+            Reason::EtcdUnreachable | Reason::EtcdUnhealthy | Reason::EtcdLearner | Reason::QuorumAtRisk => {
+                "in the guest cluster: kubectl -n kube-system logs -l component=etcd; mend the member that is not well"
+                    .to_owned()
+            }
+            Reason::MachineProvisioning | Reason::NodeMissing | Reason::MachineFailed => {
+                format!("{look}, and what stands behind it: quota, image, class, what it says on its console")
+            }
+            Reason::ComponentsNotReady => "in the guest cluster: kubectl -n kube-system get pods -o wide".to_owned(),
+            Reason::NodeNotMarked => format!("{look}; label it by hand if kubeadm has broken off"),
+            Reason::MachineDeleting => format!("{look}: a budget that holds its drain up, a volume, a finalizer"),
+            _ => look,
+        }
+    }
 }
 
 impl std::fmt::Display for Reason {

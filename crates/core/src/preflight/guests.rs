@@ -255,9 +255,15 @@ fn image(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
                 let name = &image.metadata.name;
                 Finding::new(format!("image {name}, annotation {DISTRIBUTION}: {why}")).on(image)
             };
-            Parts::read(said).err().map(broken).into_iter().collect()
+            Parts::read(said, &of(image, version)).err().map(broken).into_iter().collect()
         }
     }
+}
+
+/// The distribution that an image says it is of; where it does not say so, the one that it was found for.
+fn of(image: &MachineImage, version: &str) -> String {
+    let own = image.spec.product_info.full_version.as_str();
+    if own.is_empty() { version.to_owned() } else { own.to_owned() }
 }
 
 fn paused(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {

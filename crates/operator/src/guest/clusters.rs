@@ -292,9 +292,13 @@ impl Shift {
                 // That of a dead leader may come when its cluster is gone; one whose cluster is not seen yet is left alone.
                 self.look_for_orphans(BEFORE_AN_ORPHAN);
             }
-            Collection::Images | Collection::Controllers | Collection::ConfigMaps | Collection::Defaults => {
-                self.wake_all()
-            }
+            Collection::Images
+            | Collection::Classes
+            | Collection::StorageClasses
+            | Collection::Pods
+            | Collection::Controllers
+            | Collection::ConfigMaps
+            | Collection::Defaults => self.wake_all(),
             collection => {
                 let asks = matches!(collection, Collection::Machines | Collection::Sets);
                 self.wake(|one| one.0 == key.0, asks);

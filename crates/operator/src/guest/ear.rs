@@ -96,7 +96,8 @@ impl Listener for Ear {
 
     fn unseen(&mut self, error: &ApiError) {
         tracing::warn!("guest clusters: cannot watch {}: {error}", self.part.kind);
-        if error.code() == Some(404) {
+        let does_without = error.code() == Some(403) && self.part.is_dispensable();
+        if error.code() == Some(404) || does_without {
             self.tell(News::Absent(self.part));
         }
     }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::marks::{DEFAULTS, PLACES};
+use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::OF_POD;
 use drover_api::tanzu::{NAMESPACE, PLACES_MAP};
 use drover_core::guest::{Collection, Kept, Object, Seen};
 use serde_json::{Value, json};
@@ -30,7 +31,7 @@ const fn part(collection: Collection, api_version: &'static str, kind: &'static 
     Part { collection, api_version, kind, namespace, label: "" }
 }
 
-pub const PARTS: [Part; 14] = [
+pub const PARTS: [Part; 17] = [
     part(Collection::Tanzu, "run.tanzu.vmware.com/v1alpha1", "TanzuKubernetesCluster", ""),
     part(Collection::Images, "vmoperator.vmware.com/v1alpha1", "VirtualMachineImage", ""),
     part(Collection::Clusters, "cluster.x-k8s.io/v1alpha2", "Cluster", ""),
@@ -42,6 +43,9 @@ pub const PARTS: [Part; 14] = [
     part(Collection::Infrastructure, "infrastructure.cluster.vmware.com/v1alpha2", "WCPMachine", ""),
     part(Collection::MachineTemplates, "infrastructure.cluster.vmware.com/v1alpha2", "WCPMachineTemplate", ""),
     part(Collection::Jobs, "batch/v1", "Job", NAMESPACE),
+    part(Collection::Classes, "vmoperator.vmware.com/v1alpha1", "VirtualMachineClass", ""),
+    part(Collection::StorageClasses, "storage.k8s.io/v1", "StorageClass", ""),
+    Part { label: OF_POD, ..part(Collection::Pods, "v1", "Pod", NAMESPACE) },
     part(Collection::Controllers, "apps/v1", "Deployment", NAMESPACE),
     Part { label: PLACES, ..part(Collection::ConfigMaps, "v1", "ConfigMap", NAMESPACE) },
     Part { label: DEFAULTS, ..part(Collection::Defaults, "v1", "ConfigMap", NAMESPACE) },
@@ -55,7 +59,7 @@ impl Part {
     /// As far as it concerns clusters of a namespace.
     pub fn path_for(self, namespace: &str) -> String {
         match self.collection {
-            Collection::Images => self.path_in(""),
+            Collection::Images | Collection::Classes | Collection::StorageClasses => self.path_in(""),
             _ if self.namespace.is_empty() => self.path_in(namespace),
             _ => self.path_in(self.namespace),
         }
@@ -64,12 +68,22 @@ impl Part {
     fn path_in(self, namespace: &str) -> String {
         let place = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
         let root = if self.api_version.contains('/') { "apis" } else { "api" };
-        format!("/{root}/{}{place}/{}s", self.api_version, self.kind.to_lowercase())
+        let plural = if self.kind.ends_with('s') { "es" } else { "s" };
+        format!("/{root}/{}{place}/{}{plural}", self.api_version, self.kind.to_lowercase())
+    }
+
+    /// Without it less can be explained or refused beforehand: rights of an earlier release may lack it.
+    pub fn is_dispensable(self) -> bool {
+        matches!(self.collection, Collection::Pods | Collection::Classes | Collection::StorageClasses)
     }
 
     /// It is looked at for every cluster, whatever its namespace: it is never folded.
     fn is_common(self) -> bool {
-        !self.namespace.is_empty() || matches!(self.collection, Collection::Tanzu | Collection::Images)
+        let is_in_none = matches!(
+            self.collection,
+            Collection::Tanzu | Collection::Images | Collection::Classes | Collection::StorageClasses
+        );
+        !self.namespace.is_empty() || is_in_none
     }
 
     /// An object as it is kept: what is large and never read is left out, and it says what it is.

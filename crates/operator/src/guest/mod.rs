@@ -31,7 +31,7 @@ use serde::Deserialize;
 
 pub use self::clusters::{Clusters, ClustersOptions, LIMIT};
 pub use self::real::RealGuests;
-pub use self::recovery::{RecoveryError, recover_certificates};
+pub use self::recovery::{Recovered, RecoveryError, recover_certificates};
 pub use self::word::{TanzuVerbs, WordError};
 
 pub(crate) use self::errand::kubeconfig_of;

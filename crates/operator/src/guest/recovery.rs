@@ -1,8 +1,9 @@
-//! Brings back certificate Secrets of a guest cluster that were lost.
+//! Brings back certificate Secrets of a guest cluster that were lost or broken.
 
 use std::time::Duration;
 
 use drover_clock::{Clock, later};
+use drover_core::decision::Act;
 use drover_core::guest::recover;
 use kube::Client;
 
@@ -22,18 +23,27 @@ pub enum RecoveryError {
     Silent,
     #[error("{0}")]
     Impossible(String),
-    #[error("cannot create {secret}: {cause}")]
+    #[error("cannot bring {secret} back: {cause}")]
     Refused { secret: String, cause: String },
 }
 
-/// Makes the Secrets that are missing, unless it is only asked which; gives back their names.
+/// A Secret that is whole again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recovered {
+    /// `Secret/NAMESPACE/NAME`
+    pub secret: String,
+    /// It was not there at all; otherwise it could not be used.
+    pub was_missing: bool,
+}
+
+/// Makes the Secrets that are missing and puts right those that cannot be used, unless it is only asked which.
 pub async fn recover_certificates(
     client: Client,
     clock: Clock,
     namespace: &str,
     cluster: &str,
     dry_run: bool,
-) -> Result<Vec<String>, RecoveryError> {
+) -> Result<Vec<Recovered>, RecoveryError> {
     let api = Api::new(client, clock);
     let dialect = dialect(&api, clock).await?;
     let mut books = Books::open(api.clone(), clock, namespace, cluster, dialect);
@@ -49,14 +59,14 @@ pub async fn recover_certificates(
     }
     let writes = recover(books.seen(), dialect, namespace, cluster).map_err(RecoveryError::Impossible)?;
     let hands = Hands { api, guest: None, clock };
-    let mut names = Vec::new();
+    let mut recovered = Vec::new();
     for write in writes {
         let secret = write.object.to_string();
         if !dry_run {
             let refused = |cause| RecoveryError::Refused { secret: secret.clone(), cause };
             hands.write(&write, &mut books).await.map_err(refused)?;
         }
-        names.push(secret);
+        recovered.push(Recovered { secret, was_missing: matches!(write.act, Act::Create(_)) });
     }
-    Ok(names)
+    Ok(recovered)
 }

@@ -81,8 +81,12 @@ impl TanzuVerbs {
             self.read(part, &mut ledger).await?;
         }
         // No word makes a Job.
-        let settings =
-            Settings { image: String::new(), service_account: String::new(), machine_timeout: SignedDuration::ZERO };
+        let settings = Settings {
+            image: String::new(),
+            service_account: String::new(),
+            machine_timeout: SignedDuration::ZERO,
+            node_selector: None,
+        };
         let (namespace, name) = &self.key;
         let own = ledger.space(namespace);
         let view = View {

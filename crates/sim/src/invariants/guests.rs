@@ -12,6 +12,8 @@ use crate::known::Known;
 
 /// On Nodes, and where pods of Deployments may run.
 const DISTRIBUTION: &str = "run.tanzu.vmware.com/kubernetesDistributionVersion";
+/// Who acts as people do.
+const PERSON: &str = "user";
 const CERTIFICATES: [&str; 4] = ["-ca", "-etcd", "-proxy", "-sa"];
 
 /// The Machines of a guest cluster.
@@ -143,8 +145,15 @@ impl Checker {
                 && CERTIFICATES.iter().any(|end| change.name == format!("{cluster}{end}"))
                 && stays(namespace, cluster)
         });
-        let Some(before) = change.before.filter(|_| is_one) else { return };
+        if !is_one {
+            return;
+        }
+        let place = (change.namespace.to_owned(), change.name.to_owned());
+        // What a person has deleted may come again, and nothing else in its place.
+        let lost = change.before.is_none().then(|| self.lost_certificates.remove(&place)).flatten();
+        let Some(before) = change.before.or(lost.as_ref()) else { return };
         match change.after {
+            None if change.actor == PERSON => drop(self.lost_certificates.insert(place, before.clone())),
             None => self.violation(format!("the certificates in Secret {} are gone", change.name)),
             Some(after) if after["data"] != before["data"] => {
                 self.violation(format!("the certificates in Secret {} are others", change.name));
@@ -153,7 +162,8 @@ impl Checker {
         }
     }
 
-    pub(super) fn check_machines(&mut self, known: &Known) {
+    pub(super) fn check_machines(&mut self, known: &Known, change: &Change<'_>) {
+        self.note_taken(change);
         let mut machines: BTreeMap<(String, String), Machines<'_>> = BTreeMap::new();
         for (namespace, name, machine) in known.named("Machine") {
             let labels = &machine["metadata"]["labels"];
@@ -176,12 +186,25 @@ impl Checker {
             // Between the number that it had and the one that is asked for; one that is replaced comes on top.
             let asked = asked.and_then(|count| count.try_into().ok()).unwrap_or(seen.machines);
             let (fewest, most) = (seen.machines.min(asked), seen.machines.max(asked) + 1);
-            if count == asked {
+            let is_whole = masters.iter().all(|machine| machine["metadata"]["deletionTimestamp"].is_null());
+            if count == asked && is_whole {
                 seen.machines = asked;
             }
             if count > most || count < fewest {
                 self.violation(format!("the control plane of {fewest} to {most} machines has {count}"));
             }
+        }
+    }
+
+    /// A machine of the control plane that a person takes away is missing until another one comes.
+    fn note_taken(&mut self, change: &Change<'_>) {
+        let is_leaving = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
+        let labels = change.before.map_or(&Value::Null, |before| &before["metadata"]["labels"]);
+        let begins = change.before.is_some_and(|before| !is_leaving(before)) && change.after.is_none_or(is_leaving);
+        if change.actor == PERSON && begins && labels["cluster.x-k8s.io/control-plane"].is_string() {
+            let cluster = labels["cluster.x-k8s.io/cluster-name"].as_str().unwrap_or_default();
+            let seen = self.guests.entry((change.namespace.to_owned(), cluster.to_owned())).or_default();
+            seen.machines = seen.machines.saturating_sub(1);
         }
     }
 

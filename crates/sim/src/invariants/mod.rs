@@ -105,6 +105,8 @@ pub struct Checker {
     gone_secrets: BTreeMap<(String, String), Timestamp>,
     /// By namespace and name of the Cluster.
     guests: BTreeMap<(String, String), guests::GuestSeen>,
+    /// Certificate Secrets that a person has deleted, as they were, by namespace and name.
+    lost_certificates: BTreeMap<(String, String), Value>,
     /// How many guest clusters may be updated at once; none: as many as there are.
     guest_limit: Option<usize>,
     nodes: harvester::NodesSeen,
@@ -153,7 +155,7 @@ impl Checker {
                 self.note_secret(change);
                 self.check_certificates(known, change);
             }
-            "Machine" => self.check_machines(known),
+            "Machine" => self.check_machines(known, change),
             "Cluster" => self.check_made_once(change),
             "TanzuKubernetesCluster" => self.note_leaving(change),
             "VirtualMachine" => self.check_stopped(known, change),

@@ -133,6 +133,11 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "guest-tkc-created",
     "guest-tkc-creation-fails",
     "guest-tkc-creation-ended",
+    "guest-tkc-job-fails",
+    "guest-tkc-job-pending",
+    "guest-tkc-class-missing",
+    "guest-tkc-meddled",
+    "guest-tkc-config-lost",
     "beside-the-original",
     "no-permission",
 ];

@@ -26,6 +26,7 @@ impl Guest {
             image: "drover".to_owned(),
             service_account: String::new(),
             machine_timeout: SignedDuration::from_secs(i64::from(self.machine_timeout_seconds)),
+            node_selector: None,
         }
     }
 

@@ -6,6 +6,7 @@
 mod guests;
 mod harvester;
 mod proof;
+mod recovery;
 mod regressions;
 mod sabotage;
 mod saved;

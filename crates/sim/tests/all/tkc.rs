@@ -1,7 +1,10 @@
 //! TanzuKubernetesClusters: from another version to new workers, add-ons first, workers that get nowhere, and crashes on the way.
 
+use std::path::Path;
+use std::time::Duration;
+
 use drover_sim::campaign::Part;
-use drover_sim::{Campaign, Scenario, Terms, run};
+use drover_sim::{Campaign, Scenario, Stage, Terms, run};
 
 fn built_in(name: &str) -> Scenario {
     let mut all = drover_sim::scenario::built_in().unwrap().into_iter();
@@ -18,6 +21,38 @@ fn comes_to_its_end(name: &str) {
 #[test]
 fn a_version_is_raised_in_the_control_plane_and_then_in_the_workers() {
     comes_to_its_end("guest-tkc");
+}
+
+/// The controller has paused its own: who has a Job of the original's at work needs nothing of it but the image.
+#[test]
+fn the_originals_job_replaces_a_control_plane() {
+    let job = include_str!("../../../core/testdata/original-job.yaml").lines().map(|line| format!("    {line}\n"));
+    let text = format!(
+        "{}
+guest:
+  machines: 3
+  workers: 1
+  tanzu: true
+  annotations: {{ drover.dev/paused: 'true' }}
+  spec: {{ topology: {{ controlPlane: {{ class: best-effort-xlarge }} }} }}
+manifests:
+  - {}
+faults:
+  - at: {{ once: {{ object: Job/vmware-system-tkg/update-1280807, matches: {{ status: {{ succeeded: 1 }} }} }} }}
+    what: {{ patch: {{ object: TanzuKubernetesCluster/default/my-tkc, with: {{ metadata: {{ annotations: {{ drover.dev/paused: null }} }} }} }} }}
+expect:
+  objects:
+    - {{ object: Machine/default/*-1280807, matches: {{ spec: {{ version: 1.16.7+vmware.1 }} }}, count: 3 }}
+    - {{ object: Job/vmware-system-tkg/*, count: 1 }}
+",
+        "nodes: 1\nfrom: v1.15.5+vmware.1-guest.1\nto: v1.16.7+vmware.1-guest.1\n\
+         machines: { node-1: { labels: { node-role.kubernetes.io/master: '' } } }",
+        job.collect::<String>().trim_start()
+    );
+    let scenario = Scenario::parse("original-job.yaml", &text, Path::new(".")).unwrap();
+    let outcome = run(&scenario, &Terms::calm(1)).unwrap();
+    let violations: Vec<&str> = outcome.violations.iter().map(|one| one.sentence.as_str()).collect();
+    assert!(violations.is_empty(), "{violations:#?}\n{}", outcome.trace().join("\n"));
 }
 
 #[test]
@@ -98,6 +133,61 @@ fn a_cluster_whose_first_machine_cannot_come_says_so_and_stays() {
 #[test]
 fn a_cluster_that_is_deleted_while_it_is_made_leaves_nothing_behind() {
     comes_to_its_end("guest-tkc-creation-ended");
+}
+
+/// The seat of the trouble is a machine of the guest; its owner reads of it in the TanzuKubernetesCluster.
+#[test]
+fn a_job_that_has_failed_says_why_in_the_cluster_and_the_next_one_succeeds() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut scenario = built_in("guest-tkc-job-fails");
+        let (trouble, help): (Vec<_>, Vec<_>) = scenario.faults.drain(..).enumerate().partition(|(n, _)| *n == 0);
+        scenario.faults = trouble.into_iter().map(|(_, fault)| fault).collect();
+        let stage = Stage::open(&scenario, &Terms::calm(1));
+        let status = || {
+            let known = stage.known();
+            let status = known.all("TanzuKubernetesCluster").next().map(|one| one["status"].clone());
+            status.unwrap_or_default()
+        };
+        let failed = |_: &_| if status()["phase"] == "updateFailed" { Vec::new() } else { vec!["not yet".to_owned()] };
+        assert!(stage.until(Duration::from_secs(3600), failed).await);
+        let said = status()["waits"][0].clone();
+        let sentence = said["sentence"].as_str().unwrap();
+        assert!(
+            sentence.contains("has failed: Machine/default/my-tkc-control-plane")
+                && sentence.contains("exceeded quota: vms"),
+            "{sentence}"
+        );
+        let remedy = said["remedy"].as_str().unwrap();
+        assert!(remedy.contains("delete job update-"), "{remedy}");
+        let tries = stage.known().all("Pod").filter(|pod| pod["status"]["phase"] == "Failed").count();
+        assert_eq!(tries, 4, "as many as the original makes");
+        for (_, fault) in &help {
+            stage.happen(&fault.what).await;
+        }
+        assert!(stage.until(Duration::from_secs(7200), |_| stage.unmet_now()).await);
+        assert!(stage.violations().is_empty(), "{:?}", stage.violations());
+    });
+}
+
+#[test]
+fn a_job_whose_pod_no_node_takes_is_named_and_goes_on_when_one_does() {
+    comes_to_its_end("guest-tkc-job-pending");
+}
+
+#[test]
+fn a_class_that_is_not_there_is_refused_until_it_is() {
+    comes_to_its_end("guest-tkc-class-missing");
+}
+
+#[test]
+fn what_somebody_changes_by_hand_in_the_middle_of_an_update_is_put_right() {
+    comes_to_its_end("guest-tkc-meddled");
+}
+
+#[test]
+fn a_machine_whose_config_somebody_has_deleted_is_named_and_replaced_once_it_is_gone() {
+    comes_to_its_end("guest-tkc-config-lost");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use drover_api::marks::UPDATE_FINALIZER;
+use drover_api::marks::{MACHINE_FAILED, UPDATE_FINALIZER};
 use drover_api::tanzu::NAMESPACE;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use super::defaults::shown as named;
 use super::difference::{leaves, shown};
 use super::job::{self, State};
 use super::places::{self, Gate};
+use super::pods;
 use super::wanted::{Wanted, patches};
 use super::{Held, Reason, View, Wait, text};
 use crate::decision::Act;
@@ -85,8 +86,13 @@ fn seen_by_tool<'a>(view: &View<'a>, order: &'a Order, drained: &'a BTreeSet<Str
 }
 
 fn incomplete(view: &View<'_>, machine: &Machine<'_>, next: Next) -> Box<Wait> {
-    let why = if let Next::Fail(failure) = next { failure.sentence } else { String::new() };
-    Box::new(view.wait(machine.reference(), Reason::MachineIncomplete, why))
+    let (why, remedy) = match next {
+        Next::Fail(failure) => (failure.sentence, failure.remedy),
+        _ => (String::new(), "look at what its spec refers to".to_owned()),
+    };
+    let object = machine.reference();
+    let sentence = format!("{object} cannot be compared with what is asked for: {why}");
+    Box::new(view.wait(object, Reason::MachineIncomplete, sentence).with_remedy(remedy))
 }
 
 /// What a machine has joined with is not what it would join with now.
@@ -161,6 +167,14 @@ pub fn course(view: &View<'_>, order: &Order, differs: bool, addons: Option<Wait
         return Course::Stopped(failure(view, failed, "has failed"));
     }
     if let Some(active) = job::at_work(view) {
+        if let Some(wait) = pods::unstarted(view, active) {
+            let sentence = format!("time is up: {}", wait.sentence);
+            let late = view.wait(wait.subject.clone(), Reason::ControlPlaneUpdateFailed, sentence);
+            // Whoever looked before has waited for it in vain.
+            let is_late = wait.is_over() || view.published(&late.subject, late.reason).is_some();
+            let remedy = wait.remedy.clone().unwrap_or_default();
+            return if is_late { Course::Stopped(late.with_remedy(remedy)) } else { Course::Waits(wait) };
+        }
         let object = job_object(active);
         let sentence = format!("{object} is at work on the control plane");
         let remedy = format!("kubectl -n {NAMESPACE} logs -l job-name={}", object.name);
@@ -241,8 +255,17 @@ fn failure(view: &View<'_>, job: &Value, how: &str) -> Wait {
     let remedy = format!(
         "kubectl -n {NAMESPACE} logs -l job-name={name}; to try again: kubectl -n {NAMESPACE} delete job {name}"
     );
-    let sentence = format!("{object} {how}");
+    let why = pods::last_words(view, job).or_else(|| noted(view)).map(|why| format!(": {why}")).unwrap_or_default();
+    let sentence = format!("{object} {how}{why}");
     view.wait(object, Reason::ControlPlaneUpdateFailed, sentence).with_remedy(remedy)
+}
+
+/// What a try that gave up on a machine has noted on it.
+fn noted(view: &View<'_>) -> Option<String> {
+    view.machines(true).find_map(|machine| {
+        let why = machine["metadata"]["annotations"][MACHINE_FAILED].as_str()?;
+        Some(format!("{}: {why}", Object::of(Side::Management, machine)))
+    })
 }
 
 pub fn job_object(job: &Value) -> Object {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use drover_api::marks::GUEST;
+use drover_api::marks::{CREATION, GUEST};
 use drover_api::tanzu::NAMESPACE;
 use serde_json::Value;
 
@@ -13,7 +13,9 @@ use super::distribution::{Asked, Distribution, asked, written_down};
 use super::publish::{Findings, status};
 use super::wanted::{self, Wanted};
 use super::watched::counted;
-use super::{Decision, Held, Reason, View, Wait, addons, control_plane, creation, job, places, rollout, text, workers};
+use super::{
+    Decision, Held, Reason, View, Wait, addons, classes, control_plane, creation, job, places, rollout, text, workers,
+};
 use crate::decision::Act;
 use crate::guest::order::{Order, Version};
 use crate::guest::seen::{Collection, Seen};
@@ -96,6 +98,10 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
     }
     differences.extend(addons::differences(view, &distribution));
     found.differences = differences;
+    // Whoever runs as it is asked for needs no class any more.
+    if !differing.is_empty() || scales.is_some() || matches!(&pool, Ok(Some(pool)) if !pool.differences.is_empty()) {
+        classes::refuse(view)?;
+    }
 
     let mut acts = Vec::new();
     let names = differing.iter().map(|(name, _)| name.clone()).collect();
@@ -164,6 +170,7 @@ fn unchangeable(view: &View<'_>, defaults: &Defaults) -> Vec<Wait> {
         let wait = view.wait(object, Reason::CannotChange, sentence);
         waits.push(wait.with_remedy("take it out; clusters that are to have it are made anew"));
     }
+    waits.extend(unmade_storage(view));
     let (asked, runs) = (&view.tkc["spec"]["settings"]["network"], view.cluster());
     let runs = runs.map_or(&Value::Null, |cluster| &cluster["spec"]["clusterNetwork"]);
     for field in ["pods.cidrBlocks", "services.cidrBlocks", "serviceDomain"] {
@@ -180,6 +187,17 @@ fn unchangeable(view: &View<'_>, defaults: &Defaults) -> Vec<Wait> {
         }
     }
     waits
+}
+
+/// Storage classes of a guest are made by nobody here. In clusters that others have made, they have made them.
+fn unmade_storage(view: &View<'_>) -> Option<Wait> {
+    let asked = &view.tkc["spec"]["settings"]["storage"];
+    let is_asked =
+        asked["classes"].as_array().is_some_and(|all| !all.is_empty()) || !text(&asked["defaultClass"]).is_empty();
+    view.annotation(CREATION).filter(|_| is_asked)?;
+    let sentence = "spec.settings.storage asks for storage classes in the guest cluster, which nobody makes there";
+    let wait = view.wait(view.object(), Reason::CannotChange, sentence);
+    Some(wait.with_remedy("make them in the guest cluster, and take spec.settings.storage out"))
 }
 
 /// Another number of machines that was asked for while a Job is at work comes after it.

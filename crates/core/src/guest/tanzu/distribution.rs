@@ -31,6 +31,9 @@ impl Distribution {
 /// The annotation of the image.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Parts {
+    /// Which distribution it is; not everybody says so.
+    #[serde(default)]
+    distribution: Named,
     pub kubernetes: Component,
     pub etcd: Component,
     pub coredns: Component,
@@ -43,15 +46,60 @@ pub struct Component {
     pub version: String,
 }
 
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+struct Named {
+    #[serde(default)]
+    version: String,
+}
+
 impl Parts {
-    /// What the annotation says, or why it says nothing.
-    pub fn read(said: &str) -> Result<(Parts, Version), String> {
+    /// What the annotation of an image of a version says, or why it says nothing. Whatever is in it reaches every machine: what no
+    /// image can be called is refused here.
+    pub fn read(said: &str, of: &str) -> Result<(Parts, Version), String> {
         let parts: Parts = serde_json::from_str(said).map_err(|error| error.to_string())?;
+        let own = &parts.distribution.version;
+        if !own.is_empty() && !is_same(own, of) {
+            return Err(format!("distribution.version is {own:?}, and spec.productInfo says {of}"));
+        }
+        let components = [("kubernetes", &parts.kubernetes), ("etcd", &parts.etcd), ("coredns", &parts.coredns)];
+        for (name, component) in components {
+            if !is_repository(&component.image_repository) {
+                let said = &component.image_repository;
+                return Err(format!("{name}.imageRepository is {said:?}, which is no repository of images"));
+            }
+        }
+        for (name, component) in &components[1..] {
+            if !is_tag(&component.version) {
+                let hint = if component.version.contains('+') { ": tags have _ instead of +" } else { "" };
+                return Err(format!("{name}.version is {:?}, which is no tag of an image{hint}", component.version));
+            }
+        }
         match Version::parse(&parts.kubernetes.version) {
             Some(version) => Ok((parts, version)),
-            None => Err(format!("{:?} is no version of Kubernetes", parts.kubernetes.version)),
+            None => {
+                Err(format!("kubernetes.version is {:?}, which is no version of Kubernetes", parts.kubernetes.version))
+            }
         }
     }
+}
+
+/// As registries have them: parts with small letters and digits, and a host with a port perhaps.
+fn is_repository(text: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    let is_part = |part: &str| {
+        part.starts_with(is_letter)
+            && part.ends_with(is_letter)
+            && part.chars().all(|one| is_letter(one) || "._-".contains(one))
+    };
+    let (host, path) = text.split_once('/').unwrap_or((text, ""));
+    let (host, port) = host.split_once(':').unwrap_or((host, "0"));
+    let has_port = !port.is_empty() && port.chars().all(|one| one.is_ascii_digit());
+    is_part(host) && has_port && (path.is_empty() && !text.ends_with('/') || path.split('/').all(is_part))
+}
+
+fn is_tag(text: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    text.len() <= 128 && text.starts_with(is_letter) && text.chars().all(|one| is_letter(one) || ".-".contains(one))
 }
 
 pub enum Asked {
@@ -144,7 +192,7 @@ fn read(view: &View<'_>, version: String, image: &Value) -> Held<Distribution> {
         return Err(invalid(format!("it has no annotation {DISTRIBUTION}")));
     };
     let (parts, kubernetes) =
-        Parts::read(said).map_err(|error| invalid(format!("its annotation {DISTRIBUTION}: {error}")))?;
+        Parts::read(said, &version).map_err(|error| invalid(format!("its annotation {DISTRIBUTION}: {error}")))?;
     let image = text(&image["metadata"]["name"]).to_owned();
     Ok(Distribution { version, image, kubernetes, parts })
 }

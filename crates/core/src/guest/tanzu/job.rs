@@ -1,6 +1,8 @@
 //! The Job that updates a control plane, as the original makes it, but for its owner: that is in another namespace, where the garbage
 //! collector would not find it. A finalizer holds the TanzuKubernetesCluster while the Job is at work instead.
 
+use std::collections::BTreeMap;
+
 use drover_api::cluster_api::labels::CLUSTER_NAME;
 use drover_api::marks::{BEGUN, GUEST};
 use drover_api::tanzu::NAMESPACE;
@@ -21,7 +23,12 @@ pub struct Settings {
     pub service_account: String,
     /// How long a machine may take to come, and to go.
     pub machine_timeout: SignedDuration,
+    /// The labels of Nodes that the Jobs may run on; none: those of the control plane, by either name that it has had.
+    pub node_selector: Option<BTreeMap<String, String>>,
 }
+
+/// The labels of a control plane's Nodes, and their taints: the original knows the first, clusters since Kubernetes 1.24 only the second.
+const ROLES: [&str; 2] = ["node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -108,7 +115,7 @@ pub fn manifest(view: &View<'_>, order: &Order) -> Value {
         "containers": [{
             "name": CONTAINER, "image": view.settings.image, "imagePullPolicy": "IfNotPresent",
             "args": [
-                "control-plane-upgrade", "--kubernetes-version=$(VERSION)", "--upgrade-id=$(UPGRADE_ID)", "--cluster-name=$(CLUSTER_NAME)",
+                "--kubernetes-version=$(VERSION)", "--upgrade-id=$(UPGRADE_ID)", "--cluster-name=$(CLUSTER_NAME)",
                 format!("--cluster-namespace={}", view.namespace()),
                 format!("--replicas={}", order.replicas.unwrap_or(0)),
                 format!("--machine-timeout={}s", order.machine_timeout.as_secs()),
@@ -124,13 +131,21 @@ pub fn manifest(view: &View<'_>, order: &Order) -> Value {
             ],
         }],
         "hostNetwork": true, "restartPolicy": "Never", "terminationGracePeriodSeconds": 30,
-        "nodeSelector": { "node-role.kubernetes.io/master": "" },
         "securityContext": { "runAsUser": 1000, "runAsGroup": 1000 },
         "tolerations": [
             { "key": "kubeadmNode", "operator": "Equal", "value": "master", "effect": "NoSchedule" },
-            { "key": "node-role.kubernetes.io/master", "operator": "Exists", "effect": "NoSchedule" },
+            { "key": ROLES[0], "operator": "Exists", "effect": "NoSchedule" },
+            { "key": ROLES[1], "operator": "Exists", "effect": "NoSchedule" },
         ],
     });
+    match &view.settings.node_selector {
+        Some(selector) => pod["nodeSelector"] = json!(selector),
+        None => {
+            let has = |role: &str| json!({ "matchExpressions": [{ "key": role, "operator": "Exists" }] });
+            let terms = json!({ "nodeSelectorTerms": ROLES.map(has) });
+            pod["affinity"] = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": terms } });
+        }
+    }
     if !view.settings.service_account.is_empty() {
         pod["serviceAccountName"] = json!(view.settings.service_account);
     }

@@ -7,6 +7,7 @@
 
 pub mod addons;
 pub mod between;
+mod classes;
 mod control_plane;
 mod creation;
 mod decide;
@@ -15,6 +16,7 @@ mod difference;
 mod distribution;
 mod job;
 pub mod places;
+mod pods;
 mod publish;
 mod rollout;
 pub mod verbs;
@@ -48,7 +50,7 @@ pub struct View<'a> {
     pub tkc: &'a Value,
     /// What is in its namespace.
     pub own: &'a Seen,
-    /// What is in no namespace: the images.
+    /// What is in no namespace: the images and the classes.
     pub global: &'a Seen,
     /// What is where the Jobs are.
     pub system: &'a Seen,
@@ -124,6 +126,8 @@ pub enum Reason {
     CannotChange,
     /// The guest has not told yet with which configuration its machines join.
     ConfigurationUnknown,
+    /// There is no class, or no storage class, that machines are to be made by.
+    ClassMissing,
     /// The control plane must have an odd number of machines.
     CountRefused,
     /// The number of machines of a control plane cannot be changed, or not yet.
@@ -145,6 +149,8 @@ pub enum Reason {
     /// Workers are too old for the version of the control plane.
     WorkersTooOld,
     ControlPlaneUpdating,
+    /// The pod of the Job that updates the control plane does not start.
+    JobNotStarted,
     ControlPlaneUpdateFailed,
     /// The control plane is not as far as the workers are to be.
     ControlPlaneFirst,
@@ -164,21 +170,46 @@ pub enum Reason {
 impl Reason {
     /// It goes on only after a person has done something.
     pub(crate) fn stops(self) -> bool {
-        matches!(
-            self,
-            Reason::VersionUnknown
-                | Reason::VersionRefused
-                | Reason::ImageInvalid
-                | Reason::DefaultsInvalid
-                | Reason::CountRefused
-                | Reason::MachineIncomplete
-                | Reason::CreationFailed
-                | Reason::OrderRefused
-                | Reason::WorkersTooOld
-                | Reason::ControlPlaneUpdateFailed
-                | Reason::WorkersUnclear
-                | Reason::WorkersFailed
-        )
+        self.remedy().is_some()
+    }
+
+    /// What that person can do, where the wait itself does not know better: nothing stops without a remedy.
+    fn remedy(self) -> Option<&'static str> {
+        match self {
+            Reason::VersionUnknown => Some("ask for a version of: kubectl get virtualmachineimages"),
+            Reason::VersionRefused => Some("ask for another version"),
+            Reason::ImageInvalid => Some("synchronise the content library again, or ask for another version"),
+            Reason::DefaultsInvalid => Some("mend the ConfigMap that it names"),
+            Reason::ClassMissing => Some("ask for a class that is there, or have this one made"),
+            Reason::CountRefused => Some("ask for an odd number of machines"),
+            Reason::MachineIncomplete => Some("bring back what is missing, or delete what refers to it"),
+            Reason::CreationFailed => Some("look at the Machine that it names; deleted, it is made again"),
+            Reason::OrderRefused => Some("mend the annotation drover.dev/after"),
+            Reason::WorkersTooOld => Some("bring the workers to the version before first"),
+            Reason::ControlPlaneUpdateFailed => Some("look at the Job that it names; deleted, another try begins"),
+            Reason::WorkersUnclear => Some("leave one MachineDeployment with the label of the cluster"),
+            Reason::WorkersFailed => Some("look at the Machines of the MachineDeployment that it names"),
+            Reason::ClusterLeaves
+            | Reason::ClusterMissing
+            | Reason::ControlPlaneComing
+            | Reason::CannotChange
+            | Reason::ConfigurationUnknown
+            | Reason::CountDiffers
+            | Reason::AddonsNotApplied
+            | Reason::AnotherClusterFirst
+            | Reason::ClusterPaused
+            | Reason::PredecessorFirst
+            | Reason::OldNodesLeft
+            | Reason::ControlPlaneUpdating
+            | Reason::JobNotStarted
+            | Reason::ControlPlaneFirst
+            | Reason::WorkersPaused
+            | Reason::WorkersRolling
+            | Reason::MachineProvisioning
+            | Reason::MachineDeleting
+            | Reason::NodeNotReady
+            | Reason::MachinesNotMade => None,
+        }
     }
 }
 
@@ -242,7 +273,8 @@ impl<'a> View<'a> {
     fn wait(&self, subject: Object, reason: Reason, sentence: impl Into<String>) -> Wait {
         let known = self.published(&subject, reason);
         let since = known.and_then(|wait| time(&wait["since"])).unwrap_or(self.now);
-        Wait { subject, reason, sentence: sentence.into(), since, deadline: None, spent: None, remedy: None }
+        let remedy = reason.remedy().map(str::to_owned);
+        Wait { subject, reason, sentence: sentence.into(), since, deadline: None, spent: None, remedy }
     }
 }
 

@@ -169,6 +169,7 @@ fn told(view: &View<'_>, found: &Findings) -> Vec<LooseCondition> {
         Reason::CountRefused,
         Reason::CountDiffers,
         Reason::ControlPlaneUpdating,
+        Reason::JobNotStarted,
         Reason::ControlPlaneUpdateFailed,
     ];
     let of_workers = [

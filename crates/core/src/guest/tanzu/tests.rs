@@ -12,7 +12,9 @@ mod add_ons;
 mod creation;
 mod generated;
 mod leftovers;
+mod original;
 mod paper;
+mod pods;
 mod refusals;
 mod rollouts;
 mod turns;
@@ -80,6 +82,7 @@ fn settled() -> Scene {
             image: "drover:1".into(),
             service_account: "drover".into(),
             machine_timeout: SignedDuration::from_mins(15),
+            node_selector: None,
         },
         watched: Watched::default(),
         steady: noon(),
@@ -162,8 +165,8 @@ impl Scene {
         self.revision += 1;
         object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let space = match collection {
-            Collection::Images => &mut self.global,
-            Collection::Jobs | Collection::Defaults => &mut self.system,
+            Collection::Images | Collection::Classes | Collection::StorageClasses => &mut self.global,
+            Collection::Jobs | Collection::Pods | Collection::Defaults => &mut self.system,
             _ => &mut self.own,
         };
         space.put(collection, object);
@@ -184,6 +187,16 @@ impl Scene {
             }},
             "spec": { "productInfo": { "fullVersion": version } },
         }));
+    }
+
+    /// Changes what the image of a distribution tells of it.
+    fn tells(&mut self, version: &str, change: impl FnOnce(&mut Value)) {
+        let key = "vmware-system.guest.kubernetes.distribution.image.version";
+        let mut image = self.global.get(Collection::Images, &image_name(version)).unwrap().clone();
+        let mut parts: Value = serde_json::from_str(text(&image["metadata"]["annotations"][key])).unwrap();
+        change(&mut parts);
+        image["metadata"]["annotations"][key] = json!(parts.to_string());
+        self.put(Collection::Images, image);
     }
 
     fn control_plane_machine(&mut self, name: &str, version: &str) {
@@ -305,7 +318,11 @@ impl Scene {
 
     fn decide(&self) -> Decision {
         let told = self.told.clone().or_else(|| Some(all_applied(&order_of_addons(&self.view(None))?)));
-        decide(&self.view(told.as_ref().filter(|_| !self.is_unasked)))
+        let decision = decide(&self.view(told.as_ref().filter(|_| !self.is_unasked)));
+        for wait in decision.waits.iter().filter(|wait| wait.reason.stops()) {
+            assert!(wait.remedy.as_ref().is_some_and(|remedy| !remedy.is_empty()), "{wait:?}");
+        }
+        decision
     }
 
     /// Decides, and carries out what was decided.

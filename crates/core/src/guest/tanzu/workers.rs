@@ -69,15 +69,29 @@ pub fn compare<'a>(view: &View<'a>, distribution: &Distribution, asked: &Wanted)
         [] if count == 0 => return Ok(None),
         [one] => *one,
         several => {
-            let sentence = format!("there are {} MachineDeployments of the cluster, and not one", several.len());
-            return Err(Box::new(view.wait(view.object(), Reason::WorkersUnclear, sentence)));
+            let names: Vec<&str> = several.iter().map(|one| text(&one["metadata"]["name"])).collect();
+            let named = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+            let sentence = format!(
+                "spec.topology.workers.count is {count}, and there are {} MachineDeployments of the cluster{named}, and not one",
+                several.len()
+            );
+            let remedy = format!(
+                "one MachineDeployment in {} carries the label {CLUSTER_NAME}={}: bring it back, or take the label off the others",
+                view.namespace(),
+                view.name()
+            );
+            return Err(Box::new(view.wait(view.object(), Reason::WorkersUnclear, sentence).with_remedy(remedy)));
         }
     };
     let current = Target::of(deployment);
     let missing = |kind: &str, name: &str| {
         let object = Object::of(Side::Management, deployment);
         let sentence = format!("{object} refers to {kind} {name}, which is not there");
-        Box::new(view.wait(object, Reason::MachineIncomplete, sentence))
+        let remedy = format!(
+            "bring {kind} {name} back, or name one that is there in spec.template.spec of the MachineDeployment: kubectl edit {}",
+            object.arguments()
+        );
+        Box::new(view.wait(object, Reason::MachineIncomplete, sentence).with_remedy(remedy))
     };
     let machine = view.own.get(Collection::MachineTemplates, &current.infrastructure);
     let machine = machine.ok_or_else(|| missing("WCPMachineTemplate", &current.infrastructure))?;
@@ -88,7 +102,9 @@ pub fn compare<'a>(view: &View<'a>, distribution: &Distribution, asked: &Wanted)
         let patches = patches(leaves, before, &[&whole]);
         patch::apply(&mut whole, &patches).map_err(|why| {
             let object = Object::of(Side::Management, old);
-            Box::new(view.wait(object, Reason::MachineIncomplete, why))
+            let sentence = format!("{object} cannot be made as it is asked for: {why}");
+            let remedy = "point the MachineDeployment at a template that has this field's parent, or take the field out of the defaults";
+            Box::new(view.wait(object, Reason::MachineIncomplete, sentence).with_remedy(remedy))
         })?;
         Ok(whole["spec"].clone())
     };

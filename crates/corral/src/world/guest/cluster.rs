@@ -6,11 +6,13 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use drover_api::cluster_api::cluster::v1alpha2::Cluster;
 use drover_api::cluster_api::cluster::{Endpoint, FINALIZER, phases};
 use drover_api::cluster_api::machine::v1alpha2::Machine;
 use drover_api::cluster_api::machine_deployment::v1alpha2::MachineDeployment;
-use drover_api::cluster_api::{labels, secrets};
+use drover_api::cluster_api::secrets;
 use drover_api::wcp::wcp_cluster::{self, WCPCluster};
 use drover_clock::later;
 use jiff::Timestamp;
@@ -19,6 +21,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
+use super::seeds::AUTHORITY;
 use super::{Steps, address, adopt, drop_finalizer, is_of_control_plane, owned_by};
 use crate::world::outcome::Action;
 use crate::world::pods;
@@ -106,9 +109,10 @@ fn end(scene: &Scene<'_>) -> Steps {
 /// What leads to a cluster.
 pub fn kubeconfig(namespace: &str, name: &str) -> String {
     let server = address(namespace, name);
+    let way = json!({ "server": server, "certificate-authority-data": STANDARD.encode(AUTHORITY) });
     let kubeconfig = json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "admin",
-        "clusters": [{ "name": name, "cluster": { "server": server } }],
+        "clusters": [{ "name": name, "cluster": way }],
         "users": [{ "name": "admin", "user": { "token": "simulated" } }],
         "contexts": [{ "name": "admin", "context": { "cluster": name, "user": "admin" } }],
     });
@@ -122,7 +126,6 @@ fn kubeconfig_secret(cluster: &Cluster) -> Secret {
         metadata: ObjectMeta {
             name: Some(format!("{name}{}", secrets::KUBECONFIG)),
             namespace: Some(namespace.to_owned()),
-            labels: Some([(labels::CLUSTER_NAME.to_owned(), name.to_owned())].into()),
             owner_references: Some(vec![owned_by(cluster)]),
             ..ObjectMeta::default()
         },

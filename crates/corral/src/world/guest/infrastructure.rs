@@ -20,7 +20,7 @@ const PROVISIONING: Duration = Duration::from_secs(60);
 const DELETION: Duration = Duration::from_secs(15);
 
 /// In the status: since when the machine is as it is.
-const SINCE: &str = "since";
+pub(super) const SINCE: &str = "since";
 
 /// What becomes of the virtual machine.
 #[derive(Debug, PartialEq)]
@@ -32,13 +32,17 @@ pub enum Course {
     Off,
 }
 
-/// `image` is what it is made of, if that is known.
-pub fn reconcile(
-    infrastructure: &WCPMachine,
-    machine: Option<&Machine>,
-    image: Option<&VirtualMachineImage>,
-    now: Timestamp,
-) -> Course {
+/// What it is made for and of.
+pub struct Scene<'a> {
+    pub machine: Option<&'a Machine>,
+    /// What it boots, if that is known.
+    pub image: Option<&'a VirtualMachineImage>,
+    /// Why it cannot be made, in the words of who would make it: its class or storage class is not there, or there is no quota for it.
+    pub lacks: Option<String>,
+}
+
+pub fn reconcile(infrastructure: &WCPMachine, scene: &Scene<'_>, now: Timestamp) -> Course {
+    let (machine, image) = (scene.machine, scene.image);
     let of_image = image.and_then(|image| image.metadata.annotations.as_ref());
     let told = infrastructure.metadata.annotations.as_ref();
     if let Some(asked) = &infrastructure.metadata.deletion_timestamp {
@@ -60,7 +64,9 @@ pub fn reconcile(
         return Course::Steps(Steps::default());
     }
     let status = after.status.get_or_insert_default();
+    let is_made = status.rest.contains_key(SINCE);
     let fails = [told, of_image].into_iter().flatten().find_map(|all| all.get(PROVISIONING_FAILS));
+    let fails = fails.or(scene.lacks.as_ref().filter(|_| !is_made));
     if let Some(why) = fails.filter(|_| status.ready != Some(true)) {
         status.vmstatus = Some("error".into());
         status.rest.insert("errorReason".into(), json!("CreateError"));

@@ -45,19 +45,19 @@ pub struct Settled {
     pub guest: Vec<Value>,
 }
 
-/// Certificate and key of each Secret, by the end of its name. The certificates are real, the keys are not.
+/// Certificate and key of each Secret, by the end of its name. They belong together, and to no cluster that there is.
 pub fn certificate_texts() -> BTreeMap<&'static str, (String, String)> {
-    let block = |label: &str, content: &str| {
-        format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", STANDARD.encode(content))
-    };
-    let key = |name: &str| block("RSA PRIVATE KEY", &format!("the simulated key of {name}"));
+    let pair = |public: &str, key: &str| (public.to_owned(), key.to_owned());
     BTreeMap::from([
-        (secrets::CA, (include_str!("certificates/ca.crt").to_owned(), key("ca"))),
-        (secrets::ETCD, (include_str!("certificates/etcd.crt").to_owned(), key("etcd"))),
-        (secrets::PROXY, (include_str!("certificates/proxy.crt").to_owned(), key("proxy"))),
-        (secrets::SERVICE_ACCOUNT, (block("PUBLIC KEY", "the simulated public key of sa"), key("sa"))),
+        (secrets::CA, pair(AUTHORITY, include_str!("certificates/ca.key"))),
+        (secrets::ETCD, pair(include_str!("certificates/etcd.crt"), include_str!("certificates/etcd.key"))),
+        (secrets::PROXY, pair(include_str!("certificates/proxy.crt"), include_str!("certificates/proxy.key"))),
+        (secrets::SERVICE_ACCOUNT, pair(include_str!("certificates/sa.pub"), include_str!("certificates/sa.key"))),
     ])
 }
+
+/// The certificate of the authority that signs for the API servers of guest clusters.
+pub const AUTHORITY: &str = include_str!("certificates/ca.crt");
 
 /// Where the API server of a guest cluster is said to be.
 pub fn address(namespace: &str, name: &str) -> String {
@@ -175,9 +175,11 @@ impl Guest {
                     "data": { secrets::CERTIFICATE: STANDARD.encode(text), secrets::KEY: STANDARD.encode(key) },
                 })
             });
+        // What is found by the label of a cluster are its certificates.
+        let mut metadata = self.metadata(&format!("{}{}", self.name, secrets::KUBECONFIG), "kubeconfig", 0);
+        metadata["labels"] = json!({});
         let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
-            "metadata": self.metadata(&format!("{}{}", self.name, secrets::KUBECONFIG), "kubeconfig", 0),
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata,
             "data": { secrets::VALUE: STANDARD.encode(kubeconfig(&self.namespace, &self.name)) },
         });
         certificates.chain([kubeconfig]).collect()

@@ -7,10 +7,12 @@ use drover_api::cluster_api::kubeadm_config::LOCK_SUFFIX;
 use drover_api::cluster_api::kubeadm_config::v1alpha2::KubeadmConfig;
 use drover_api::cluster_api::labels;
 use drover_api::cluster_api::machine::v1alpha2::Machine;
+use drover_api::vm_operator::virtual_machine_class::VirtualMachineClass;
 use drover_api::vm_operator::virtual_machine_image::VirtualMachineImage;
 use drover_api::wcp::wcp_machine::WCPMachine;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, ResourceQuota, Secret};
+use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
@@ -27,6 +29,9 @@ use crate::world::{Part, World, act, pods};
 const MACHINES: Part = Part::ClusterApi;
 const BOOTSTRAP: Part = Part::KubeadmBootstrap;
 const INFRASTRUCTURE: Part = Part::GuestMachines;
+
+/// What a ResourceQuota counts virtual machines by.
+const COUNTED: &str = "count/virtualmachines.vmoperator.vmware.com";
 
 /// In the status of a virtual machine: what boots on it has come to its end once.
 pub(super) const JOINED: &str = "joined";
@@ -156,7 +161,9 @@ impl World {
         let guest = self.guest(INFRASTRUCTURE, &key.0, &cluster_of(&own.metadata))?;
         let image = own.spec.as_ref().and_then(|spec| spec.image_name.clone()).unwrap_or_default();
         let image = self.read_for::<VirtualMachineImage>(INFRASTRUCTURE, "", &image)?;
-        let steps = match infrastructure::reconcile(&own, machine.as_ref(), image.as_ref(), now) {
+        let lacks = self.lacking(&own)?;
+        let scene = infrastructure::Scene { machine: machine.as_ref(), image: image.as_ref(), lacks };
+        let steps = match infrastructure::reconcile(&own, &scene, now) {
             Course::Steps(steps) => steps,
             Course::Off => {
                 let stopped = guest
@@ -169,6 +176,48 @@ impl World {
             Course::Runs(since) => self.boot(&own, machine.as_ref(), guest.as_ref(), since, now),
         };
         self.take_steps(INFRASTRUCTURE, guest.as_ref(), steps, now)
+    }
+
+    /// What a virtual machine is to be made by and is not there. A world in which there is none of a kind does not ask for it.
+    fn lacking(&self, own: &WCPMachine) -> Answer<Option<String>> {
+        let spec = own.spec.clone().unwrap_or_default();
+        let direct = self.direct(INFRASTRUCTURE);
+        let is_named = |metadata: &ObjectMeta, name: &Option<String>| metadata.name == *name;
+        let classes = direct.list::<VirtualMachineClass>().unwrap_or_default();
+        if !classes.is_empty() && !classes.iter().any(|one| is_named(&one.metadata, &spec.class_name)) {
+            let name = spec.class_name.unwrap_or_default();
+            return Ok(Some(format!("virtualmachineclasses.vmoperator.vmware.com \"{name}\" not found")));
+        }
+        let storage = direct.list::<StorageClass>()?;
+        if !storage.is_empty() && !storage.iter().any(|one| is_named(&one.metadata, &spec.storage_class)) {
+            let name = spec.storage_class.unwrap_or_default();
+            return Ok(Some(format!("storageclasses.storage.k8s.io \"{name}\" not found")));
+        }
+        self.quota_exceeded(own)
+    }
+
+    /// A ResourceQuota that counts virtual machines has no room for this one. Those that are there already count.
+    fn quota_exceeded(&self, own: &WCPMachine) -> Answer<Option<String>> {
+        let direct = self.direct(INFRASTRUCTURE);
+        let namespace = pods::namespace(&own.metadata);
+        for quota in
+            direct.list::<ResourceQuota>()?.iter().filter(|quota| pods::namespace(&quota.metadata) == namespace)
+        {
+            let hard = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref()?.get(COUNTED));
+            let Some(limit) = hard.and_then(|hard| hard.0.parse::<usize>().ok()) else { continue };
+            let is_made = |one: &&WCPMachine| {
+                let made = one.status.as_ref().is_some_and(|status| status.rest.contains_key(infrastructure::SINCE));
+                made && pods::namespace(&one.metadata) == namespace && one.metadata.name != own.metadata.name
+            };
+            let used = direct.list::<WCPMachine>()?.iter().filter(is_made).count();
+            if used >= limit {
+                let name = pods::name(&quota.metadata);
+                return Ok(Some(format!(
+                    "exceeded quota: {name}, requested: {COUNTED}=1, used: {COUNTED}={used}, limited: {COUNTED}={limit}"
+                )));
+            }
+        }
+        Ok(None)
     }
 
     fn boot(

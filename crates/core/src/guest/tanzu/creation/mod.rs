@@ -21,7 +21,7 @@ use super::publish::Findings;
 use super::rollout::{self, limited};
 use super::wanted::Wanted;
 use super::workers::{self, Workers};
-use super::{Held, Reason, View, Wait, addons, text};
+use super::{Held, Reason, View, Wait, addons, classes, text};
 use crate::decision::Act;
 use crate::guest::dialect::Dialect;
 use crate::guest::seen::Collection;
@@ -109,7 +109,8 @@ pub fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
     let defaults = defaults::read(view)?;
     found.moves = true;
     if begun_in(view) != Some(distribution.version.as_str()) {
-        // What cannot be generated is refused before anything is there.
+        // What cannot be generated, or made, is refused before anything is there.
+        classes::refuse(view)?;
         machine(view, &distribution, &defaults, &manifests::machine_name(view, 0), None)?;
         manifests::workers(view, &distribution, &Wanted::of_workers(view, &distribution, &defaults))
             .map_err(|why| ungenerated(view, &why))?;

@@ -78,6 +78,17 @@ impl Scene {
 }
 
 #[test]
+fn storage_classes_of_a_guest_that_nobody_makes_are_said_where_nobody_else_has_made_them() {
+    let mut scene = settled();
+    scene.tkc["spec"]["settings"]["storage"] = json!({ "defaultClass": "gold" });
+    assert_eq!(scene.reasons(), []);
+    scene.tkc["metadata"]["annotations"] = json!({ "drover.dev/creation": "done" });
+    let wait = scene.decide().waits.remove(0);
+    assert_eq!(wait.reason, Reason::CannotChange);
+    assert!(wait.sentence.starts_with("spec.settings.storage asks"), "{}", wait.sentence);
+}
+
+#[test]
 fn a_cluster_that_joined_with_what_is_generated_is_left_alone() {
     let mut scene = told();
 

@@ -1,0 +1,78 @@
+//! The pods of a Job that updates a control plane: why they do not start, and why they have failed.
+
+use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::CONTAINER;
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use super::{Reason, View, Wait, text};
+use crate::guest::seen::Collection;
+use crate::guest::wait::{Object, Side};
+
+/// So long a pod may take to start before somebody should look.
+const START: SignedDuration = SignedDuration::from_mins(15);
+/// Containers that wait for this are about to start.
+const ABOUT_TO_START: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
+
+/// Those that a Job has made, the newest last. Pods of an earlier Job of the name are not its own.
+fn of_job<'a>(view: &View<'a>, job: &Value) -> Vec<&'a Value> {
+    let uid = &job["metadata"]["uid"];
+    let is_own = |pod: &&Value| {
+        let mut owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        owners.any(|owner| owner["uid"] == *uid)
+    };
+    let mut pods: Vec<&Value> = view.system.all(Collection::Pods).filter(is_own).collect();
+    let age = |pod: &Value| {
+        (text(&pod["metadata"]["creationTimestamp"]).to_owned(), text(&pod["metadata"]["name"]).to_owned())
+    };
+    pods.sort_by_key(|pod| age(pod));
+    pods
+}
+
+fn object(pod: &Value) -> Object {
+    Object { api_version: "v1".to_owned(), kind: "Pod".to_owned(), ..Object::of(Side::Management, pod) }
+}
+
+fn state(pod: &Value) -> &Value {
+    let mut containers = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
+    containers.find(|one| one["name"] == CONTAINER).map_or(&Value::Null, |one| &one["state"])
+}
+
+/// Why the last pod that failed has done so, in its own words, or else in those of the kubelet.
+pub fn last_words(view: &View<'_>, job: &Value) -> Option<String> {
+    let pods = of_job(view, job);
+    let failed = pods.iter().rev().find(|pod| pod["status"]["phase"] == "Failed")?;
+    let end = &state(failed)["terminated"];
+    let words = text(&end["message"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let why = match (words.as_str(), text(&end["reason"]), text(&failed["status"]["reason"])) {
+        ("", "" | "Error", "") => return None,
+        ("", "" | "Error", reason) => format!("{} was ended: {reason}", object(failed)),
+        ("", reason, _) => format!("{} was ended: {reason}", object(failed)),
+        (words, ..) => words.to_owned(),
+    };
+    Some(why)
+}
+
+/// The newest pod does not start, and says why.
+pub fn unstarted(view: &View<'_>, job: &Value) -> Option<Wait> {
+    let pods = of_job(view, job);
+    let pod = pods.last().filter(|pod| pod["status"]["phase"] == "Pending")?;
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let unscheduled = conditions.find(|one| one["type"] == "PodScheduled" && one["status"] == "False");
+    let waiting = &state(pod)["waiting"];
+    let why = match (unscheduled, text(&waiting["reason"])) {
+        (Some(unscheduled), _) => text(&unscheduled["message"]).to_owned(),
+        (None, reason) if ABOUT_TO_START.contains(&reason) => return None,
+        (None, reason) => format!("{reason}: {}", text(&waiting["message"])),
+    };
+    let object = object(pod);
+    let sentence = format!(
+        "{object} of {} does not start: {}",
+        super::control_plane::job_object(job),
+        why.trim_end_matches([' ', ':'])
+    );
+    let remedy = format!(
+        "kubectl describe {}; where Jobs may run is said by --guest-job-node-selector of the operator",
+        object.arguments()
+    );
+    Some(view.wait(object, Reason::JobNotStarted, sentence).with_remedy(remedy).at_most(view, START))
+}
