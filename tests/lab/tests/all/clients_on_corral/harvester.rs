@@ -42,13 +42,20 @@ const UNTIL_THE_PAUSE: &[Row] = &[
         "kubectl get pods -n harvester-system | grep upgrade-repo-hvst",
         &["virt-launcher-upgrade-repo-hvst-upgrade-9gmg2-* 1/1 Running 0 *"],
     ),
+    // What `virtctl stop` and `virtctl start` ask for. Drover starts it, too, and may be first: then KubeVirt says that it runs already.
+    row(
+        "at=/apis/subresources.kubevirt.io/v1/namespaces/harvester-system/virtualmachines/upgrade-repo-hvst-upgrade-9gmg2; \
+         echo '{}' | kubectl replace --raw $at/stop -f - && { echo '{}' | kubectl replace --raw $at/start -f - || true; }",
+        &[],
+    ),
+    row("kubectl get vm -n harvester-system", &["upgrade-repo-hvst-upgrade-9gmg2 * Running True"]),
     row(
         "kubectl get jobs -n cattle-system | grep prepare",
         &["apply-hvst-upgrade-9gmg2-prepare-on-node-1-with-* 1/1 * *"],
     ),
     row(
         "kubectl logs jobs/$(kubectl get jobs -n cattle-system | grep prepare-on-node-1 | cut -d ' ' -f 1) -n cattle-system",
-        &["*"],
+        &["* started on node-1"],
     ),
     row(
         "plan_name=hvst-upgrade-9gmg2-prepare; \
@@ -65,7 +72,7 @@ const UNTIL_THE_PAUSE: &[Row] = &[
         "kubectl get jobs -n harvester-system -l harvesterhci.io/upgradeComponent=manifest",
         &["NAME COMPLETIONS DURATION AGE", "hvst-upgrade-9gmg2-apply-manifests */1 * *"],
     ),
-    row("kubectl logs jobs/hvst-upgrade-9gmg2-apply-manifests -n harvester-system", &["*"]),
+    row("kubectl logs jobs/hvst-upgrade-9gmg2-apply-manifests -n harvester-system", &["apply started on *"]),
     row(
         "kubectl get cluster -n fleet-local local -oyaml",
         &[
@@ -83,7 +90,7 @@ const UNTIL_THE_PAUSE: &[Row] = &[
             "hvst-upgrade-9gmg2-pre-drain-node-1 1/1 * *",
         ],
     ),
-    row("kubectl logs -n harvester-system jobs/hvst-upgrade-9gmg2-post-drain-node-1", &["*"]),
+    row("kubectl logs -n harvester-system jobs/hvst-upgrade-9gmg2-post-drain-node-1", &["apply started on node-1"]),
     row(
         "kubectl get upgrade.harvesterhci.io -n harvester-system hvst-upgrade-9gmg2 -o yaml",
         &["state: Node-upgrade paused"],
@@ -194,18 +201,20 @@ impl Ground {
         let clock = Clock::real();
         let ends = later(clock.now(), PATIENCE);
         loop {
-            let said = self.types(kubectl, row.types)?;
-            let Some(missing) = row.sees.iter().find(|line| !said.lines().any(|one| reads(one, line))) else {
+            let Typed { succeeds, shows, complains } = self.types(kubectl, row.types)?;
+            let missing = row.sees.iter().find(|line| !shows.lines().any(|one| reads(one, line)));
+            if succeeds && missing.is_none() {
                 return Ok(());
-            };
+            }
             if clock.now() > ends {
-                bail!("{}: `{}` does not show `{missing}`:\n{said}", kubectl.display(), row.types);
+                let missing = missing.copied().unwrap_or("that it succeeds");
+                bail!("{}: `{}` does not show `{missing}`:\n{shows}\n{complains}", kubectl.display(), row.types);
             }
             std::thread::sleep(BETWEEN);
         }
     }
 
-    fn types(&self, kubectl: &Path, line: &str) -> Result<String> {
+    fn types(&self, kubectl: &Path, line: &str) -> Result<Typed> {
         let dir = self.dir.path();
         let bin = dir.join(format!("{}.bin", kubectl.file_name().unwrap_or_default().display()));
         if !bin.exists() {
@@ -219,8 +228,16 @@ impl Ground {
         // Neither reads nor leaves anything in the home of whoever runs this.
         shell.env("HOME", dir).stdin(Stdio::null());
         let output = shell.output()?;
-        Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(Typed { succeeds: output.status.success(), shows: text(&output.stdout), complains: text(&output.stderr) })
     }
+}
+
+/// What comes of a line: an error that happens to hold the right words is none of what it shows.
+struct Typed {
+    succeeds: bool,
+    shows: String,
+    complains: String,
 }
 
 /// Whether the words of a line are among those of another, in their order.
