@@ -52,6 +52,13 @@ impl ClusterVerbs {
         ClusterVerbs { api: Api::new(client, clock), namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
+    /// What would be raised, or why nothing would; nothing is written.
+    pub async fn would_start(&self, to: &str) -> Result<Vec<ObjectRef>, ClusterError> {
+        let look = self.look().await?;
+        let levers = levers::start(&look.cluster, self.own(&look)?, to)?;
+        Ok(levers.into_iter().map(|lever| lever.object).collect())
+    }
+
     /// Raises the cluster, or the part of it whose turn it is; says which objects ask for the version now.
     pub async fn start(&self, to: &str) -> Result<Vec<ObjectRef>, ClusterError> {
         let look = self.look().await?;
