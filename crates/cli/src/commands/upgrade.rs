@@ -7,8 +7,10 @@ use clap::{Args, Subcommand};
 use drover_api::marks::ACCEPT;
 use drover_clock::Clock;
 use drover_core::cluster::{Cluster, ObjectRef};
+use drover_core::guest::MACHINE_TIMEOUT;
+use drover_core::guest::levers::Refusal;
 use drover_core::preflight::{Intent, Severity, examine};
-use drover_operator::clusters::ClusterVerbs;
+use drover_operator::clusters::{ClusterError, ClusterVerbs};
 use drover_operator::guest::TanzuVerbs;
 use drover_operator::harvester::verbs::Verbs;
 use drover_operator::{connect, survey};
@@ -47,6 +49,9 @@ struct Start {
     /// The version of Kubernetes; of a TanzuKubernetesCluster that of a distribution, or the beginning of one
     #[arg(long, value_name = "VERSION")]
     to: String,
+    /// Stay until a Cluster of Cluster API is done: its workers are raised when their turn comes, and it is paused if a new machine fails
+    #[arg(long)]
+    wait: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
@@ -208,6 +213,11 @@ async fn begin(start: &Start) -> anyhow::Result<()> {
     let client = connect(&start.connection.connection()).await?;
     let (namespace, name) = match &start.cluster {
         Target::Cluster(namespace, name) => (namespace, name),
+        Target::Tanzu(..) if start.wait => {
+            anyhow::bail!(Usage(
+                "--wait is for Clusters of Cluster API: the operator goes on with a TanzuKubernetesCluster".to_owned()
+            ))
+        }
         Target::Tanzu(namespace, name) => {
             let verbs = TanzuVerbs::on(client.clone(), Clock::real(), namespace, name);
             let version = verbs.would_start(&start.to).await?;
@@ -222,11 +232,18 @@ async fn begin(start: &Start) -> anyhow::Result<()> {
     };
     let is_plane = |object: &ObjectRef| object.kind == "KubeadmControlPlane";
     let verbs = ClusterVerbs::on(client.clone(), Clock::real(), namespace, name);
-    // Workers follow what has begun: it was checked then.
-    let begins = verbs.would_start(&start.to).await?.iter().any(|object| object.kind != "MachineDeployment");
+    // Workers follow what has begun: it was checked then. Whoever waits may come when all is begun already.
+    let begins = match verbs.would_start(&start.to).await {
+        Err(ClusterError::Refused(Refusal::ControlPlaneFirst { .. } | Refusal::Nothing(..))) if start.wait => false,
+        raised => raised?.iter().any(|object| object.kind != "MachineDeployment"),
+    };
     if begins {
         let object = ObjectRef::new("Cluster", namespace, name);
         check(client, object, |cluster| cluster_intent(cluster, (namespace, name), &start.to)).await?;
+    }
+    if start.wait {
+        verbs.follow(&start.to, MACHINE_TIMEOUT, &mut |sentence| drop(print(&format!("{sentence}\n")))).await?;
+        return print(&format!("cluster/{namespace}/{name} is at {}\n", start.to));
     }
     let raised = verbs.start(&start.to).await?;
     raised.iter().try_for_each(|object| print(&format!("{} is raised to {}\n", object.in_words(), start.to)))?;
