@@ -1,12 +1,14 @@
 //! What a person does to a Cluster of Cluster API: starts an upgrade, pauses it, and lets it go on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use drover_api::marks::FIELD_MANAGER;
 use drover_clock::Clock;
 use drover_core::cluster::cluster_api::Cluster as Guest;
 use drover_core::cluster::{Cluster, ObjectRef, RESOURCES, Resource};
-use drover_core::guest::levers::{self, Lever, Refusal};
+use drover_core::guest::levers::{self, Lever, Next, Refusal};
+use jiff::SignedDuration;
 use kube::Client;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -25,12 +27,20 @@ pub enum ClusterError {
     NotThere(String),
     #[error(transparent)]
     Refused(#[from] Refusal),
+    #[error(
+        "{why}; {cluster} is paused, so that no other machine goes the same way: mend it, then drover upgrade resume {cluster}"
+    )]
+    Halted { why: String, cluster: String },
 }
+
+/// How often it is looked how far an upgrade is: that ends with the person who waits for it, and needs no watch.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// One Cluster, for somebody who changes it.
 #[derive(Debug)]
 pub struct ClusterVerbs {
     api: Api,
+    clock: Clock,
     namespace: String,
     name: String,
 }
@@ -49,7 +59,14 @@ struct List<'a> {
 
 impl ClusterVerbs {
     pub fn on(client: Client, clock: Clock, namespace: &str, name: &str) -> Self {
-        ClusterVerbs { api: Api::new(client, clock), namespace: namespace.to_owned(), name: name.to_owned() }
+        ClusterVerbs { api: Api::new(client, clock), clock, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// What would be raised, or why nothing would; nothing is written.
+    pub async fn would_start(&self, to: &str) -> Result<Vec<ObjectRef>, ClusterError> {
+        let look = self.look().await?;
+        let levers = levers::start(&look.cluster, self.own(&look)?, to)?;
+        Ok(levers.into_iter().map(|lever| lever.object).collect())
     }
 
     /// Raises the cluster, or the part of it whose turn it is; says which objects ask for the version now.
@@ -62,6 +79,61 @@ impl ClusterVerbs {
             done.push(lever.object);
         }
         Ok(done)
+    }
+
+    /// Stays with an upgrade until nothing differs: raises what is next when its turn comes, and pauses the cluster if a new machine fails or
+    /// takes longer than `limit`.
+    pub async fn follow(
+        &self,
+        to: &str,
+        limit: SignedDuration,
+        tell: &mut (dyn FnMut(&str) + Send),
+    ) -> Result<(), ClusterError> {
+        let mut told = String::new();
+        let mut say = |sentence: String| {
+            if told != sentence {
+                tell(&sentence);
+                told = sentence;
+            }
+        };
+        loop {
+            match self.go_on(to, limit, &mut say).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                // Whoever lost a race, or an answer, looks again.
+                Err(ClusterError::Api { act, cause }) if cause.code() != Some(403) => {
+                    say(format!("trying again: cannot {act}: {cause}"));
+                }
+                Err(error) => return Err(error),
+            }
+            self.clock.sleep(LOOK).await;
+        }
+    }
+
+    /// One look; true if nothing is left to be done.
+    async fn go_on(
+        &self,
+        to: &str,
+        limit: SignedDuration,
+        say: &mut (dyn FnMut(String) + Send),
+    ) -> Result<bool, ClusterError> {
+        let look = self.look().await?;
+        match levers::follow(&look.cluster, self.own(&look)?, to, self.clock.now(), limit)? {
+            Next::Done => return Ok(true),
+            Next::Waits(sentence) => say(sentence),
+            Next::Raise(levers) => {
+                for lever in levers {
+                    self.pull(&look, &lever).await?;
+                    say(format!("{} is raised to {to}", lever.object.in_words()));
+                }
+            }
+            Next::Halt { lever, why } => {
+                self.pull(&look, &lever).await?;
+                let cluster = format!("cluster/{}/{}", self.namespace, self.name);
+                return Err(ClusterError::Halted { why, cluster });
+            }
+        }
+        Ok(false)
     }
 
     /// Cluster API leaves the cluster as it is, until it is resumed.

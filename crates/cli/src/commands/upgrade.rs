@@ -1,13 +1,20 @@
 //! `drover upgrade`: what a person does to an Upgrade of Harvester, to a TanzuKubernetesCluster, or to a Cluster of Cluster API, while it
 //! runs.
 
+use std::collections::BTreeSet;
+
 use clap::{Args, Subcommand};
+use drover_api::marks::ACCEPT;
 use drover_clock::Clock;
-use drover_core::cluster::ObjectRef;
-use drover_operator::clusters::ClusterVerbs;
-use drover_operator::connect;
+use drover_core::cluster::{Cluster, ObjectRef};
+use drover_core::guest::MACHINE_TIMEOUT;
+use drover_core::guest::levers::Refusal;
+use drover_core::preflight::{Intent, Severity, examine};
+use drover_operator::clusters::{ClusterError, ClusterVerbs};
 use drover_operator::guest::TanzuVerbs;
 use drover_operator::harvester::verbs::Verbs;
+use drover_operator::{connect, survey};
+use kube::Client;
 
 use crate::args::{ConnectionArgs, Usage};
 use crate::output::print;
@@ -42,6 +49,9 @@ struct Start {
     /// The version of Kubernetes; of a TanzuKubernetesCluster that of a distribution, or the beginning of one
     #[arg(long, value_name = "VERSION")]
     to: String,
+    /// Stay until a Cluster of Cluster API is done: its workers are raised when their turn comes, and it is paused if a new machine fails
+    #[arg(long)]
+    wait: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
@@ -157,20 +167,88 @@ impl OnUpgrade {
     }
 }
 
+/// Looks at everything once, and refuses what a pre-flight check would block, unless its owner accepts that.
+async fn check(client: Client, object: ObjectRef, asks: impl FnOnce(&Cluster) -> Option<Intent>) -> anyhow::Result<()> {
+    let clock = Clock::real();
+    let mut cluster = survey::live(client.clone(), &clock).await;
+    survey::authorities(client, &clock, &[object], &mut cluster).await;
+    match asks(&cluster).and_then(|intent| refusal(&cluster, &intent)) {
+        Some(refusal) => anyhow::bail!(refusal),
+        None => Ok(()),
+    }
+}
+
+/// What blocks it and is not accepted, in a sentence.
+fn refusal(cluster: &Cluster, intent: &Intent) -> Option<String> {
+    let report = examine(cluster, intent);
+    let blocks = report.findings.iter().filter(|one| one.severity == Severity::Blocks && !one.accepted);
+    let said: Vec<String> = blocks.clone().map(|one| format!("{}: {}", one.code, one.sentence)).collect();
+    let codes: BTreeSet<&str> = blocks.map(|one| one.code).collect();
+    let codes = codes.into_iter().collect::<Vec<_>>().join(",");
+    (!said.is_empty()).then(|| {
+        format!(
+            "{} is not started: {}; drover preflight {} tells what helps; to have it begun nevertheless, annotate it with {ACCEPT}={codes}",
+            intent.name,
+            said.join("; "),
+            intent.name
+        )
+    })
+}
+
+/// What a TanzuKubernetesCluster would ask for.
+fn tanzu_intent(cluster: &Cluster, (namespace, name): (&str, &str), version: &str) -> Option<Intent> {
+    let mut guest = cluster.tanzu.clusters.get(namespace, name)?.clone();
+    guest.spec.distribution.full_version = version.to_owned();
+    guest.spec.distribution.version.clear();
+    Some(Intent::guest(guest))
+}
+
+/// What a Cluster would ask for. Where it is of no class, its control plane is asked, and the version was judged already.
+fn cluster_intent(cluster: &Cluster, (namespace, name): (&str, &str), version: &str) -> Option<Intent> {
+    let mut own = cluster.cluster_api.clusters.get(namespace, name)?.clone();
+    if let Some(topology) = &mut own.spec.topology {
+        topology.version = version.to_owned();
+    }
+    Some(Intent::cluster(own))
+}
+
 async fn begin(start: &Start) -> anyhow::Result<()> {
     let client = connect(&start.connection.connection()).await?;
     let (namespace, name) = match &start.cluster {
         Target::Cluster(namespace, name) => (namespace, name),
+        Target::Tanzu(..) if start.wait => {
+            anyhow::bail!(Usage(
+                "--wait is for Clusters of Cluster API: the operator goes on with a TanzuKubernetesCluster".to_owned()
+            ))
+        }
         Target::Tanzu(namespace, name) => {
-            let version = TanzuVerbs::on(client, Clock::real(), namespace, name).start(&start.to).await?;
+            let verbs = TanzuVerbs::on(client.clone(), Clock::real(), namespace, name);
+            let version = verbs.would_start(&start.to).await?;
+            let object = ObjectRef::new("TanzuKubernetesCluster", namespace, name);
+            check(client, object, |cluster| tanzu_intent(cluster, (namespace, name), &version)).await?;
+            let version = verbs.start(&start.to).await?;
             return print(&format!(
                 "tkc/{namespace}/{name} asks for {version}; drover status tkc/{namespace}/{name} tells how far it is\n"
             ));
         }
         Target::Upgrade(_) => anyhow::bail!(Usage("an Upgrade begins when it is created".to_owned())),
     };
-    let raised = ClusterVerbs::on(client, Clock::real(), namespace, name).start(&start.to).await?;
     let is_plane = |object: &ObjectRef| object.kind == "KubeadmControlPlane";
+    let verbs = ClusterVerbs::on(client.clone(), Clock::real(), namespace, name);
+    // Workers follow what has begun: it was checked then. Whoever waits may come when all is begun already.
+    let begins = match verbs.would_start(&start.to).await {
+        Err(ClusterError::Refused(Refusal::ControlPlaneFirst { .. } | Refusal::Nothing(..))) if start.wait => false,
+        raised => raised?.iter().any(|object| object.kind != "MachineDeployment"),
+    };
+    if begins {
+        let object = ObjectRef::new("Cluster", namespace, name);
+        check(client, object, |cluster| cluster_intent(cluster, (namespace, name), &start.to)).await?;
+    }
+    if start.wait {
+        verbs.follow(&start.to, MACHINE_TIMEOUT, &mut |sentence| drop(print(&format!("{sentence}\n")))).await?;
+        return print(&format!("cluster/{namespace}/{name} is at {}\n", start.to));
+    }
+    let raised = verbs.start(&start.to).await?;
     raised.iter().try_for_each(|object| print(&format!("{} is raised to {}\n", object.in_words(), start.to)))?;
     match raised.iter().any(is_plane) {
         true => print(&format!(
@@ -269,6 +347,32 @@ mod tests {
         for text in ["cluster/web", "cluster//web", "cluster/a/b/c", "tkc/web", "plan/team/web"] {
             assert!(target(text).is_err() && cluster(text).is_err(), "{text}");
         }
+    }
+
+    fn captured(name: &str) -> Cluster {
+        let folder = format!("{}/../../tests/clusters/{name}/objects", env!("CARGO_MANIFEST_DIR"));
+        survey::stored(&survey::Source::parse(&folder), &Clock::real()).unwrap()
+    }
+
+    #[test]
+    fn what_a_pre_flight_check_blocks_is_not_started_unless_its_owner_accepts_it() {
+        let mut cluster = captured("guest-image-malformed");
+        let guest = cluster.tanzu.clusters.iter().next().unwrap().clone();
+        let (namespace, name) = (guest.metadata.namespace.as_str(), guest.metadata.name.as_str());
+        let asks = |cluster: &Cluster| tanzu_intent(cluster, (namespace, name), "v1.17.8+vmware.1-tkg.1").unwrap();
+
+        let said = refusal(&cluster, &asks(&cluster)).unwrap();
+
+        assert!(said.starts_with(&format!("tkc/{namespace}/{name} is not started: DRV-TKC-002: ")), "{said}");
+        let (_, codes) = said.rsplit_once(&format!("{ACCEPT}=")).unwrap();
+        let mut accepting = asks(&cluster);
+        accepting.accepted = codes.split(',').map(str::to_owned).collect();
+        assert_eq!(refusal(&cluster, &accepting), None);
+        cluster = Cluster::default();
+        assert!(
+            tanzu_intent(&cluster, (namespace, name), "v1").is_none(),
+            "what cannot be seen is not held against it"
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::{Asked, Check, Finding, Intent, Scope, Severity};
 use crate::cluster::tanzu::{GuestCluster, MachineImage, Pool, Release as Distribution};
 use crate::cluster::{Amount, Cluster, ObjectRef, cluster_api, condition};
 use crate::guest::begins_with;
-use crate::guest::tanzu::Parts;
+use crate::guest::tanzu::{Parts, Reason};
 use crate::plan::version::is_lower;
 
 pub const CHECKS: &[Check] = &[
@@ -383,11 +383,19 @@ fn earlier_update(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
         })
         .collect();
     let phase = guest.status.phase.as_str();
-    if findings.is_empty() && [phases::FAILED, phases::UPDATE_FAILED, phases::DELETING].contains(&phase) {
+    // Something else that is asked for is how a refusal is mended.
+    let refused = guest.status.waits.iter().filter(|wait| REFUSALS.iter().any(|one| wait.reason == one.to_string()));
+    let is_refused = phase != phases::DELETING && refused.count() == guest.status.waits.len().max(1);
+    if findings.is_empty() && !is_refused && [phases::FAILED, phases::UPDATE_FAILED, phases::DELETING].contains(&phase)
+    {
         findings.push(Finding::new(format!("the cluster is in phase {phase}")).on(guest));
     }
     findings
 }
+
+/// Why what is asked for is not done, where that alone is to be changed.
+const REFUSALS: [Reason; 5] =
+    [Reason::VersionUnknown, Reason::VersionRefused, Reason::ImageInvalid, Reason::ClassMissing, Reason::CountRefused];
 
 fn addons(_: &Cluster, intent: &Intent) -> Vec<Finding> {
     let Some(guest) = guest(intent) else { return Vec::new() };

@@ -2,6 +2,7 @@
 
 use drover_api::tanzu::NAMESPACE;
 use drover_clock::Clock;
+use drover_core::decision::Act;
 use drover_core::guest::tanzu::verbs::{self, Refusal};
 use drover_core::guest::tanzu::{Settings, View, Watched};
 use drover_core::guest::{Collection, Write};
@@ -45,6 +46,13 @@ struct List<'a> {
 impl TanzuVerbs {
     pub fn on(client: Client, clock: Clock, namespace: &str, name: &str) -> Self {
         TanzuVerbs { api: Api::new(client, clock), clock, key: (namespace.to_owned(), name.to_owned()) }
+    }
+
+    /// Which version would be asked for, in full, or why none would; nothing is written.
+    pub async fn would_start(&self, to: &str) -> Result<String, WordError> {
+        let write = self.decide(|view| verbs::start(view, to)).await?;
+        let Act::Patch(patch) = &write.act else { return Ok(to.to_owned()) };
+        Ok(patch["spec"]["distribution"]["fullVersion"].as_str().unwrap_or(to).to_owned())
     }
 
     /// Asks for a version; says which one that is in full.

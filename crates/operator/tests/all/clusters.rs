@@ -288,3 +288,55 @@ async fn a_cluster_that_comes_after_another_is_started_when_that_is_done() {
     ground.verbs().start("v1.34.1").await.unwrap();
     assert_eq!(ground.written(), ["web of kubeadmcontrolplanes"]);
 }
+
+#[tokio::test]
+async fn whoever_waits_sees_the_workers_raised_and_the_end() {
+    let ground = Ground::new("v1beta2", "v1.33.4", &["v1.33.4"], "v1.33.4").await;
+    let clock = Clock::scaled(Clock::real().now(), 100.0);
+    let verbs = ClusterVerbs::on(ground.client.clone(), clock, "team", "web");
+    let mut told = Vec::new();
+    let mut tell = |sentence: &str| told.push(sentence.to_owned());
+    let rolls = async {
+        let is = |asked: Value| move |object: Value| asked == object;
+        let control_plane_is_asked = is(json!("v1.34.1"));
+        while !control_plane_is_asked(ground.read("KubeadmControlPlane", "web").await["spec"]["version"].clone()) {
+            clock.sleep(Duration::from_secs(1)).await;
+        }
+        clock.sleep(Duration::from_secs(12)).await;
+        ground.change("Machine", "web-0", json!({ "spec": { "version": "v1.34.1" } })).await;
+        let workers_are_asked = is(json!("v1.34.1"));
+        while !workers_are_asked(
+            ground.read("MachineDeployment", "web-md").await["spec"]["template"]["spec"]["version"].clone(),
+        ) {
+            clock.sleep(Duration::from_secs(1)).await;
+        }
+        clock.sleep(Duration::from_secs(12)).await;
+        let status = json!({ "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "upToDateReplicas": 2, "availableReplicas": 2 });
+        ground.change("MachineDeployment", "web-md", json!({ "status": status })).await;
+    };
+    let (followed, ()) = tokio::join!(verbs.follow("v1.34.1", jiff::SignedDuration::from_mins(15), &mut tell), rolls);
+    followed.unwrap();
+    assert_eq!(
+        told,
+        [
+            "KubeadmControlPlane team/web is raised to v1.34.1",
+            "the control plane is on its way to v1.34.1, with 0 of 1 machines: the workers are raised when it is done",
+            "MachineDeployment team/web-md is raised to v1.34.1",
+            "the workers are on their way to v1.34.1, with 0 of 2 machines",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_new_machine_that_has_failed_pauses_the_cluster_and_whoever_waits_is_told_why() {
+    let ground = Ground::new("v1beta1", "v1.34.1", &["v1.33.4"], "v1.33.4").await;
+    let patch =
+        json!({ "spec": { "version": "v1.34.1" }, "status": { "failureMessage": "no quota", "nodeRef": null } });
+    ground.change("Machine", "web-0", patch).await;
+    let said = ground.verbs().follow("v1.34.1", jiff::SignedDuration::from_mins(15), &mut |_| {}).await.unwrap_err();
+    assert!(
+        said.to_string().starts_with("Machine team/web-0 has failed: no quota; cluster/team/web is paused"),
+        "{said}"
+    );
+    assert_eq!(ground.read("Cluster", "web").await["spec"]["paused"], true);
+}

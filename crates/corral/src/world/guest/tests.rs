@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use drover_api::cluster_api::kubeadm_config::v1alpha2::KubeadmConfig;
 use drover_api::cluster_api::machine::v1alpha2::Machine;
+use drover_api::vm_operator::virtual_machine_class::VirtualMachineClass;
 use drover_api::wcp::wcp_machine::WCPMachine;
 use drover_clock::Clock;
-use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::api::core::v1::{Node, ResourceQuota, Secret};
+use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::{Value, json};
 
 use super::etcd::Members;
@@ -157,4 +159,41 @@ async fn etcd_refuses_what_would_cost_its_quorum() {
         Err("re-configuration failed due to not enough started members".into())
     );
     assert_eq!(members.without(&both.guest, members.0[2].id).map(|after| after.0.len()), Ok(2));
+}
+
+/// What a machine of a control plane says when it could not be made.
+async fn why_not(both: &Both, object: Value) -> String {
+    match object["kind"].as_str().unwrap() {
+        "ResourceQuota" => {
+            drop(both.management.create(&serde_json::from_value::<ResourceQuota>(object).unwrap()).unwrap())
+        }
+        "StorageClass" => {
+            drop(both.management.create(&serde_json::from_value::<StorageClass>(object).unwrap()).unwrap())
+        }
+        _ => drop(both.management.create(&serde_json::from_value::<VirtualMachineClass>(object).unwrap()).unwrap()),
+    }
+    both.copy("new");
+    both.passes(200).await;
+    let machine = both.machine("new").unwrap().status.unwrap();
+    assert_eq!(both.voters(), 1);
+    machine.error_message.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_class_is_not_there_or_that_exceeds_a_quota_is_never_made() {
+    let class = json!({ "apiVersion": "vmoperator.vmware.com/v1alpha1", "kind": "VirtualMachineClass", "metadata": { "name": "other" } });
+    let said = why_not(&cluster_of(1).await, class).await;
+    assert!(
+        said.starts_with("virtualmachineclasses.vmoperator.vmware.com \"") && said.ends_with("\" not found"),
+        "{said}"
+    );
+
+    let storage = json!({ "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "other" }, "provisioner": "p" });
+    let said = why_not(&cluster_of(1).await, storage).await;
+    assert!(said.starts_with("storageclasses.storage.k8s.io \""), "{said}");
+
+    let hard = json!({ "count/virtualmachines.vmoperator.vmware.com": "1" });
+    let quota = json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "vms", "namespace": "default" }, "spec": { "hard": hard } });
+    let said = why_not(&cluster_of(1).await, quota).await;
+    assert!(said.starts_with("exceeded quota: vms, requested: "), "{said}");
 }

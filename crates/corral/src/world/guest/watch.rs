@@ -206,7 +206,9 @@ impl World {
             let hard = quota.spec.as_ref().and_then(|spec| spec.hard.as_ref()?.get(COUNTED));
             let Some(limit) = hard.and_then(|hard| hard.0.parse::<usize>().ok()) else { continue };
             let is_made = |one: &&WCPMachine| {
-                let made = one.status.as_ref().is_some_and(|status| status.rest.contains_key(infrastructure::SINCE));
+                let made = one.status.as_ref().is_some_and(|status| {
+                    status.ready == Some(true) || status.rest.contains_key(infrastructure::SINCE)
+                });
                 made && pods::namespace(&one.metadata) == namespace && one.metadata.name != own.metadata.name
             };
             let used = direct.list::<WCPMachine>()?.iter().filter(is_made).count();

@@ -1,36 +1,14 @@
 //! The commands that the guides of Harvester give for an upgrade, as they stand there, while one runs.
 
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
-
-use anyhow::{Context, Result, bail};
-use drover_clock::{Clock, later};
-use drover_corral::apiserver::{ApiServer, Options};
-use drover_corral::serve::serve;
+use anyhow::Result;
 use drover_lab::Binaries;
-use drover_sim::{Scenario, Stage, Terms};
+use drover_sim::Scenario;
 use serde_json::json;
-use tokio::sync::oneshot;
+
+use super::guide::{Ground, Row, row};
 
 /// Fast enough for a test, and slow enough that kubectl sees every phase.
 const SPEED: f64 = 4.0;
-/// A phase that has not come after this time does not come.
-const PATIENCE: Duration = Duration::from_secs(180);
-const BETWEEN: Duration = Duration::from_millis(300);
-
-/// What a person types, and lines that it shows: words of one line, in this order. A star ends a word of which only the beginning is known.
-struct Row {
-    types: &'static str,
-    sees: &'static [&'static str],
-}
-
-const fn row(types: &'static str, sees: &'static [&'static str]) -> Row {
-    Row { types, sees }
-}
-
 /// From the beginning to the node that pauses.
 const UNTIL_THE_PAUSE: &[Row] = &[
     row(
@@ -126,7 +104,9 @@ const DELETED: Row = row(
 #[test]
 #[ignore = "needs the lab: make test-real"]
 fn the_commands_of_the_guides_work_on_an_upgrade_that_runs() -> Result<()> {
-    let ground = Ground::up()?;
+    let ground = Ground::up(scenario()?, SPEED)?;
+    // As the guide says: one more line among the arguments.
+    ground.edits_by("sed -i 's/^\\( *\\)- --add-local=true/&\\n\\1- --debug=true/' \"$1\"\n")?;
     let kubectls = Binaries::ensure_clients()?.kubectls();
     for row in UNTIL_THE_PAUSE.iter().chain(UNTIL_THE_END) {
         for kubectl in &kubectls {
@@ -138,12 +118,6 @@ fn the_commands_of_the_guides_work_on_an_upgrade_that_runs() -> Result<()> {
 }
 
 /// An upgrade that runs, with the repository in a VM, and a pause before the second node.
-struct Ground {
-    dir: tempfile::TempDir,
-    /// It runs on a thread of its own, which waiting for kubectl does not hold up, and ends when this goes.
-    _ends: oneshot::Sender<()>,
-}
-
 fn scenario() -> Result<Scenario> {
     let rancher = json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "rancher", "namespace": "cattle-system" },
@@ -163,99 +137,4 @@ fn scenario() -> Result<Scenario> {
         },
     });
     Ok(serde_json::from_value(scenario)?)
-}
-
-async fn play(scenario: Scenario, kubeconfig: PathBuf, ready: Sender<()>, ends: oneshot::Receiver<()>) -> Result<()> {
-    let clock = Clock::scaled(Clock::real().now(), SPEED);
-    let server = ApiServer::new(Options { clock, seed: 1, latency: Duration::ZERO, watch_window: 10_000 });
-    let served = serve(server.clone(), ([127, 0, 0, 1], 0).into()).await?;
-    served.write_kubeconfig(&kubeconfig)?;
-    let _stage = Stage::on(server, &scenario, &Terms::calm(1), None);
-    ready.send(())?;
-    // Whoever waits for it has gone.
-    let _ = ends.await;
-    Ok(())
-}
-
-impl Ground {
-    fn up() -> Result<Self> {
-        let dir = tempfile::tempdir()?;
-        // As the guide says: one more line among the arguments.
-        std::fs::write(
-            dir.path().join("edit.sh"),
-            "sed -i 's/^\\( *\\)- --add-local=true/&\\n\\1- --debug=true/' \"$1\"\n",
-        )?;
-        let (ends, ended) = oneshot::channel();
-        let (ready, is_ready) = channel();
-        let (scenario, kubeconfig) = (scenario()?, dir.path().join("kubeconfig"));
-        std::thread::spawn(move || -> Result<()> {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(play(scenario, kubeconfig, ready, ended))
-        });
-        is_ready.recv().context("the cluster does not come up")?;
-        Ok(Ground { dir, _ends: ends })
-    }
-
-    /// Types it until it shows what it should, for as long as the upgrade may still come to that.
-    fn shows(&self, kubectl: &Path, row: &Row) -> Result<()> {
-        let clock = Clock::real();
-        let ends = later(clock.now(), PATIENCE);
-        loop {
-            let Typed { succeeds, shows, complains } = self.types(kubectl, row.types)?;
-            let missing = row.sees.iter().find(|line| !shows.lines().any(|one| reads(one, line)));
-            if succeeds && missing.is_none() {
-                return Ok(());
-            }
-            if clock.now() > ends {
-                let missing = missing.copied().unwrap_or("that it succeeds");
-                bail!("{}: `{}` does not show `{missing}`:\n{shows}\n{complains}", kubectl.display(), row.types);
-            }
-            std::thread::sleep(BETWEEN);
-        }
-    }
-
-    fn types(&self, kubectl: &Path, line: &str) -> Result<Typed> {
-        let dir = self.dir.path();
-        let bin = dir.join(format!("{}.bin", kubectl.file_name().unwrap_or_default().display()));
-        if !bin.exists() {
-            std::fs::create_dir(&bin)?;
-            symlink(kubectl, bin.join("kubectl"))?;
-        }
-        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap_or_default());
-        let mut shell = Command::new("sh");
-        shell.args(["-c", line]).env("PATH", path).env("KUBECONFIG", dir.join("kubeconfig"));
-        shell.env("KUBE_EDITOR", format!("sh {}", dir.join("edit.sh").display()));
-        // Neither reads nor leaves anything in the home of whoever runs this.
-        shell.env("HOME", dir).stdin(Stdio::null());
-        let output = shell.output()?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Typed { succeeds: output.status.success(), shows: text(&output.stdout), complains: text(&output.stderr) })
-    }
-}
-
-/// What comes of a line: an error that happens to hold the right words is none of what it shows.
-struct Typed {
-    succeeds: bool,
-    shows: String,
-    complains: String,
-}
-
-/// Whether the words of a line are among those of another, in their order.
-fn reads(line: &str, wanted: &str) -> bool {
-    let mut words = line.split_whitespace();
-    wanted.split_whitespace().all(|wanted| {
-        words.any(|word| match (wanted.strip_prefix('*'), wanted.strip_suffix('*')) {
-            (_, Some(start)) => word.starts_with(start),
-            (Some(end), None) => word.ends_with(end),
-            (None, None) => word == wanted,
-        })
-    })
-}
-
-#[test]
-fn words_are_looked_for_in_their_order() {
-    assert!(reads("a-7  1/1   3s", "a-* 1/1 *"));
-    assert!(reads("a  Complete  0/1  3s", "a */1"));
-    assert!(!reads("a  1/1", "1/1 a"));
-    assert!(!reads("", "*"));
 }

@@ -1,5 +1,7 @@
 //! The clients that people have, against the embedded cluster: stock kubectl and Helm.
 
+mod guest;
+mod guide;
 mod harvester;
 mod helm;
 mod kubectl;

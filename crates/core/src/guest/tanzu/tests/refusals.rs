@@ -152,7 +152,8 @@ fn what_registries_call_repositories_and_tags_is_taken() {
 fn what_workers_are_made_of_is_named_where_it_is_missing_with_what_to_do() {
     let gone =
         |collection: Collection, name: &'static str| move |scene: &mut super::Scene| scene.own.forget(collection, name);
-    let cases: [(Box<dyn Fn(&mut super::Scene)>, Reason, &str); 4] = [
+    type Change = Box<dyn Fn(&mut super::Scene)>;
+    let cases: [(Change, Reason, &str); 4] = [
         (
             Box::new(gone(Collection::MachineTemplates, "machines-1")),
             Reason::MachineIncomplete,
