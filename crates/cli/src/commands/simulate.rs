@@ -23,10 +23,12 @@ const SEED: u64 = 1;
 /// Random schedules of each scenario, after all that is tried at every write.
 const RANDOM: usize = 12;
 /// Of all two crashes, every so many-th where all scenarios are tried: they are most of what there is.
-const DOUBLES: usize = 23;
+const DOUBLES: usize = 47;
 
-/// Where not every crash has a run of its own, they are tried in so many runs.
-const TURNS: u64 = 4;
+/// Where not every crash has a run of its own, they are tried in so many runs on either side of the writes.
+const TURNS: u64 = 2;
+/// But not of the largest scenarios, of which so few are tried at all: one run of a hundred nodes takes longer than a hundred of three.
+const LARGEST: usize = 100;
 
 #[derive(Debug, Args)]
 pub struct SimulateArgs {
@@ -151,7 +153,8 @@ fn parts(args: &SimulateArgs, scenario: &Scenario) -> Vec<Part> {
             let random = RANDOM.div_ceil(scenario.sampled.unwrap_or(1));
             let every = if args.whole || args.scenario.is_some() { 1 } else { DOUBLES };
             let doubles = Part::DoubleCrashes { every };
-            let turns = Part::CrashesInTurn(if scenario.sampled.is_some() { TURNS } else { 0 });
+            let is_large = scenario.sampled.is_some_and(|sampled| sampled < LARGEST);
+            let turns = Part::CrashesInTurn(if is_large { TURNS } else { 0 });
             vec![Part::Crashes, Part::CrashesThroughout, turns, Part::Pairs, doubles, Part::Random(random)]
         }
     }

@@ -153,3 +153,66 @@ fn has_label(node: &Value, label: &str) -> bool {
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// An Upgrade that says this, beside these nodes.
+    fn upgrade(status: &str, reason: &str, labels: Value, nodes: Value) -> Vec<String> {
+        let mut known = Known::default();
+        let progressing = json!({ "type": "Progressing", "status": status, "reason": reason });
+        let upgrade =
+            json!({ "metadata": { "uid": "1", "labels": labels }, "status": { "conditions": [progressing] } });
+        known.put("Upgrade", "harvester-system", "up", Some(upgrade));
+        for (name, node) in nodes.as_object().unwrap() {
+            known.put("Node", "", name, Some(node.clone()));
+        }
+        untrue(&known)
+    }
+
+    #[test]
+    fn what_an_upgrade_says_in_the_end_has_to_be_true() {
+        let under_way = json!({ STATE: "UpgradingNodes" });
+        let over = json!({ STATE: "Succeeded", CLEANUP: "Succeeded" });
+        let paused = json!({ "node-1": { "metadata": { "annotations": { PAUSE: "pause" } } } });
+        let none = json!({ "node-1": {} });
+        assert_eq!(upgrade("True", "NodePaused", under_way.clone(), paused.clone()), Vec::<String>::new());
+        assert_eq!(
+            upgrade("True", "NodePaused", under_way.clone(), none.clone()),
+            ["the Upgrade up says NodePaused, but no node is marked to pause"]
+        );
+        assert_eq!(upgrade("False", "Ended", over.clone(), none.clone()), Vec::<String>::new());
+        assert_eq!(
+            upgrade("True", "NodePaused", over, paused),
+            ["the Upgrade up says NodePaused, but it has ended and is cleaned up"]
+        );
+        assert_eq!(
+            upgrade("True", "Working", under_way, none),
+            ["the Upgrade up says Working, but nobody knows how to tell whether that is true"]
+        );
+    }
+
+    #[test]
+    fn a_guest_cluster_that_is_not_done_says_what_it_waits_for() {
+        let says = |phase: &str, waits: Value| {
+            let mut known = Known::default();
+            let tkc = json!({
+                "metadata": { "namespace": "team", "name": "web" }, "status": { "phase": phase, "waits": waits },
+            });
+            known.put("TanzuKubernetesCluster", "team", "web", Some(tkc));
+            untrue(&known)
+        };
+        assert_eq!(says("running", json!([])), Vec::<String>::new());
+        assert_eq!(
+            says("updating", json!([])),
+            ["the cluster team/web is updating and does not say what it waits for"]
+        );
+        assert_eq!(
+            says("updateFailed", json!([{ "reason": "WorkersFailed" }])),
+            ["the cluster team/web says WorkersFailed, but no workers are marked as failed"]
+        );
+    }
+}
