@@ -74,10 +74,15 @@ fn a_campaign_tells_the_smallest_schedule_that_fails_and_keeps_trace_and_store()
     assert_eq!(output.status.code(), Some(1), "{told}{error}");
     assert!(error.contains("schedules broke what must always hold"), "{error}");
     let line = r#"{"scenario":"touched","seed":1,"faults":[{"at":{"write":1},"what":"planTouched"}]}"#;
-    for part in ["what was done to it:\n  write 1: somebody touches the Plans\n", "see it again:", line] {
+    for part in ["what was done to it:\n  write 1: somebody touches what asks for the upgrade\n", "see it again:", line]
+    {
         assert!(told.contains(part), "{part}:\n{told}");
     }
-    assert!(std::fs::read_to_string(trace).unwrap().contains("FAULT                somebody touches the Plans"));
+    assert!(
+        std::fs::read_to_string(trace)
+            .unwrap()
+            .contains("FAULT                somebody touches what asks for the upgrade")
+    );
     let kept: Value = serde_json::from_str(&std::fs::read_to_string(store).unwrap()).unwrap();
     let plan = kept["items"].as_array().unwrap().iter().find(|object| object["kind"] == "Plan").unwrap();
     assert_eq!(plan["metadata"]["annotations"]["example.com/touched"], "yes");

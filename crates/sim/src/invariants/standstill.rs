@@ -9,6 +9,7 @@ const STATE: &str = "harvesterhci.io/upgradeState";
 const CLEANUP: &str = "harvesterhci.io/upgradeCleanup";
 const MANAGED: &str = "harvesterhci.io/managed";
 const PAUSE: &str = "harvesterhci.io/node-upgrade-pause";
+const PENDING: &str = "harvesterhci.io/pendingOSImage";
 const ETCD: &str = "node-role.kubernetes.io/etcd";
 
 /// What is wrong with what they say, in sentences.
@@ -64,6 +65,13 @@ fn untrue_reason(known: &Known, upgrade: &Value, reason: &str) -> Option<&'stati
             };
             let is_outside = |(_, name, node): (&str, &str, &Value)| !has_label(node, MANAGED) || !has_machine(name);
             unless(known.named("Node").any(is_outside), "every Node is managed and has a Machine")
+        }
+        "NodeRebooting" => {
+            let is_awaited = |node: &Value| {
+                let pending = node["metadata"]["annotations"][PENDING].as_str();
+                pending.is_some_and(|pending| node["status"]["nodeInfo"]["osImage"] != pending)
+            };
+            unless(known.all("Node").any(is_awaited), "no node has a system that it has not booted")
         }
         "JobFailed" => {
             let has_failed = |job: &Value| has_condition(job, "Failed");
