@@ -36,6 +36,8 @@ pub struct GuestSeen {
     distributions: BTreeSet<String>,
     /// Its owner has deleted it: nothing of it need stay.
     leaves: bool,
+    /// What was last said of its add-ons: somebody may have wiped that since.
+    addons: Value,
 }
 
 impl Checker {
@@ -48,10 +50,14 @@ impl Checker {
     }
 
     /// A TanzuKubernetesCluster that goes takes all of its machines along.
-    pub(super) fn note_leaving(&mut self, change: &Change<'_>) {
+    pub(super) fn note_cluster(&mut self, change: &Change<'_>) {
         let leaves = change.after.is_none_or(|tkc| !tkc["metadata"]["deletionTimestamp"].is_null());
         let key = (change.namespace.to_owned(), change.name.to_owned());
-        self.guests.entry(key).or_default().leaves |= leaves;
+        let seen = self.guests.entry(key).or_default();
+        seen.leaves |= leaves;
+        if let Some(said) = change.after.map(|tkc| &tkc["status"]["addons"]).filter(|said| said.is_object()) {
+            seen.addons = said.clone();
+        }
     }
 
     fn check_etcd(&mut self, seen: &mut GuestSeen, guest: &Known) {
@@ -117,11 +123,14 @@ impl Checker {
             return;
         }
         let of = change.after.map(|job| &job["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"]);
-        for tkc in known.all("TanzuKubernetesCluster").filter(|tkc| Some(&tkc["metadata"]["name"]) == of) {
-            let addons = tkc["status"]["addons"].as_object().into_iter().flatten();
+        let updated = known.named("TanzuKubernetesCluster").filter(|(_, name, _)| of.is_some_and(|of| of == name));
+        for (namespace, name, _) in updated {
+            let seen = self.guests.get(&(namespace.to_owned(), name.to_owned()));
+            let said = seen.map(|seen| &seen.addons).filter(|said| said.is_object());
+            let addons = said.and_then(Value::as_object).into_iter().flatten();
             let late = addons.filter(|(_, addon)| addon["status"] != "applied" && addon["status"] != "unmanaged");
-            let late: Vec<&String> = late.map(|(place, _)| place).collect();
-            if !late.is_empty() || tkc["status"]["addons"].is_null() {
+            let late: Vec<String> = late.map(|(place, _)| place.clone()).collect();
+            if !late.is_empty() || said.is_none() {
                 self.violation(format!("the control plane is updated before the add-ons {late:?} are applied"));
             }
         }

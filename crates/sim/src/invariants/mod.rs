@@ -157,7 +157,7 @@ impl Checker {
             }
             "Machine" => self.check_machines(known, change),
             "Cluster" => self.check_made_once(change),
-            "TanzuKubernetesCluster" => self.note_leaving(change),
+            "TanzuKubernetesCluster" => self.note_cluster(change),
             "VirtualMachine" => self.check_stopped(known, change),
             _ => {}
         }
