@@ -33,7 +33,7 @@ test: ## Everything that needs no other server
 # The program that campaigns and real nodes run is not optimised across crates: that alone takes a core more than ten minutes.
 sim test-real: export CARGO_PROFILE_RELEASE_LTO = off
 sim test-real: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS = 16
-test-real: sim ## The whole campaign; then build and start a real control plane and real nodes (as root), and run the rest against them
+test-real: ## Build and start a real control plane and real nodes (as root), and run the rest against them
 	@./scripts/need cargo cc go real-nodes
 	cargo run --locked --quiet --bin drover-lab -- build
 	cargo test --workspace --locked --tests -- --ignored --test-threads=1
