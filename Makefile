@@ -30,10 +30,11 @@ test: ## Everything that needs no other server
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test --workspace --locked
 
-# The program that campaigns and real nodes run is not optimised across crates: that alone takes a core more than ten minutes.
-sim test-real: export CARGO_PROFILE_RELEASE_LTO = off
-sim test-real: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS = 16
-test-real: ## Build and start a real control plane and real nodes (as root), and run the rest against them
+# The program in the image of real nodes is hardly optimised there: it takes a core more than ten minutes, and nodes wait for other things.
+test-real: export CARGO_PROFILE_RELEASE_LTO = off
+test-real: export CARGO_PROFILE_RELEASE_CODEGEN_UNITS = 16
+test-real: export CARGO_PROFILE_RELEASE_OPT_LEVEL = 1
+test-real: sim ## The whole campaign of make sim; then build and start a real control plane and real nodes (as root), and run the rest against them
 	@./scripts/need cargo cc go real-nodes
 	cargo run --locked --quiet --bin drover-lab -- build
 	cargo test --workspace --locked --tests -- --ignored --test-threads=1
@@ -46,15 +47,17 @@ diff-fuzz: ## Generate requests, play them to both sides: make diff-fuzz SEED=7 
 	@./scripts/need cargo cc go
 	cargo run --locked --quiet --bin drover-difference -- fuzz --seed $(or $(SEED),1) --count $(or $(COUNT),5000)
 
+# By the program of the tests: it is as fast as a release that is not optimised across crates, and is there already.
 sim: ## Every scenario: crashes at every write, every fault at every kind of write, two crashes, random schedules; EVERY=7 for a seventh
 	@./scripts/need cargo cc
-	program=$$(cargo run --locked --quiet --bin drover-image -- --program) && time "$$program" simulate --every $(or $(EVERY),1)
+	cargo build --locked --quiet --bin drover
+	time cargo run --locked --quiet --bin drover -- simulate --every $(or $(EVERY),1)
 
 sabotage: ## Search for every planted bug that does not show any more where it did (crates/sim/tests/sabotage.txt)
 	UPDATE=1 cargo test --locked --package drover-sim --test all every_planted_bug_is_found -- --nocapture
 
-mutants: ## Change core in small ways and look whether its tests notice (needs cargo-mutants); SHARD=0/1 for all changes, 0/8 is an eighth
-	cargo run --locked --quiet --bin drover-mutants -- --shard $(or $(SHARD),0/8)
+mutants: ## Change core in small ways and look whether its tests notice (needs cargo-mutants); SHARD=0/1 for all changes, 0/18 is an eighteenth
+	cargo run --locked --quiet --profile mutants --bin drover-mutants -- --shard $(or $(SHARD),0/18) $(if $(AGAIN),--again $(abspath $(AGAIN))) $(if $(UNREACHED),--unreached)
 
 # libFuzzer needs counters in the code, and no sanitizer: a stable compiler can do that.
 FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module $(addprefix -Cllvm-args=-sanitizer-coverage-,level=4 inline-8bit-counters pc-table trace-compares)

@@ -111,6 +111,10 @@ pub const REPOSITORY: &str = "drover.dev/repository";
 /// A virtual machine that boots the release and serves it, as Harvester had it up to v1.6.
 pub const REPOSITORY_VM: &str = "vm";
 
+/// On an Addon whose version an Upgrade has raised: when Harvester had last been at work on it before. While it says the same, it
+/// has not noticed yet.
+pub const ADDON_BEFORE: &str = "drover.dev/settled-before";
+
 /// Annotation of an Upgrade, by a person: try again what has failed, whatever the value. Drover takes it away.
 pub const UPGRADE_RETRY: &str = "drover.dev/retry";
 
@@ -141,8 +145,9 @@ pub const CONTROL_PLANE_DIGEST: &str = "drover.dev/control-plane";
 
 /// Annotation of a Machine of a guest's control plane and of a template of workers: what of it was generated, as JSON, by the field.
 ///
-/// Written when it is made, and never changed. What stands there and is generated no longer is taken away; and it tells with which
-/// configuration of the cluster a machine has joined.
+/// Written when it is made. What stands there and is generated no longer is taken away; and it tells with which configuration of the cluster
+/// a machine has joined. So it is also written, in one patch with the id of an update, before that tells the guest of another configuration:
+/// `null` is what was not there, and goes with the id.
 pub const GENERATED: &str = "drover.dev/generated";
 
 /// Label of the ConfigMap with what an installation wants of all guest clusters, by whoever makes it, whatever the value.
@@ -152,6 +157,12 @@ pub const DEFAULTS: &str = "drover.dev/guest-defaults";
 ///
 /// The next try makes another machine in its place, unless it is well by then; it goes with the Machine, or when that is well.
 pub const MACHINE_FAILED: &str = "drover.dev/failed";
+
+/// Annotation of a Node of a guest's control plane: the machine that is about to go, for which update, and why it has not yet, in a sentence.
+///
+/// It comes in the one patch that cordons the Node, before that is drained, guarded by its resourceVersion; a Node that somebody has cordoned
+/// before does not get it. It goes with the Node, or, with the cordon, when its machine is to stay after all.
+pub const NODE_LEAVES: &str = "drover.dev/leaves";
 
 /// Annotation of a Job that updates a guest's control plane: the cluster that it is for, as `NAMESPACE/NAME/UID`.
 ///
@@ -239,6 +250,7 @@ mod tests {
             BEGUN,
             PLACES,
             FENCED,
+            NODE_LEAVES,
         ]);
         for key in claims.into_iter().chain(ours) {
             assert!(key.starts_with(PREFIX), "{key}");

@@ -97,6 +97,9 @@ async fn measure(period: Duration) -> Result<ExitCode> {
         "  resident memory: {now:.1} MB, at most {most:.1} MB (target: below {MEGABYTES} MB)  {}",
         told(is_met[1])
     );
+    // The program's own code is read from its file, and shared with others that run it.
+    let (own, file) = (operator.memory("RssAnon")?, operator.memory("RssFile")?);
+    println!("  of that, what it keeps: {own:.1} MB; its program: {file:.1} MB");
     println!("  requests to guests: {in_guests} (target: none)  {}", told(is_met[2]));
     println!("  watches of guests, ever: {watches} (target: none)  {}", told(is_met[3]));
     println!("  requests to the management cluster: {}", requests.requests() - before.3);

@@ -303,10 +303,14 @@ pub enum Reason {
     NodePaused,
     /// Rancher's planner has not asked for the node yet.
     PlannerWorks,
+    /// The planner does not get on with a node that it may drain.
+    PlannerStalls,
     /// Another node is out.
     AnotherNodeIsOut,
     /// etcd would lose its quorum.
     QuorumAtRisk,
+    /// The planner is done with a node, and its kubelet does not run the new version.
+    KubeletOutdated,
     /// A node reboots into its new system.
     NodeRebooting,
     /// A volume has too few sound replicas.
@@ -321,7 +325,7 @@ pub enum Reason {
 
 impl Reason {
     /// Those that Upgrades add.
-    pub const OF_UPGRADES: [Reason; 17] = [
+    pub const OF_UPGRADES: [Reason; 19] = [
         Reason::UpgradeInvalid,
         Reason::AnotherUpgradeFirst,
         Reason::ImageNotReady,
@@ -332,8 +336,10 @@ impl Reason {
         Reason::NodeUnmanaged,
         Reason::NodePaused,
         Reason::PlannerWorks,
+        Reason::PlannerStalls,
         Reason::AnotherNodeIsOut,
         Reason::QuorumAtRisk,
+        Reason::KubeletOutdated,
         Reason::NodeRebooting,
         Reason::VolumeUnhealthy,
         Reason::VmsLeaving,

@@ -5,6 +5,7 @@
 
 pub mod accepted;
 pub mod after;
+mod announce;
 pub mod claims;
 pub mod cluster;
 pub mod decision;
@@ -22,4 +23,6 @@ mod quorum;
 mod rooms;
 pub mod seen;
 pub mod status;
+#[cfg(test)]
+mod stories;
 pub mod why;

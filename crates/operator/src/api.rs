@@ -20,6 +20,7 @@ use serde_json::value::RawValue;
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
+const JSON_PATCH: &str = "application/json-patch+json";
 pub const MERGE_PATCH: &str = "application/merge-patch+json";
 const JSON: &str = "application/json";
 /// Of an object only its metadata; a server that cannot do so sends all of it.
@@ -156,6 +157,11 @@ impl Api {
 
     pub async fn patch(&self, path: &str, body: &Value) -> Result<Bytes, ApiError> {
         self.call(Method::PATCH, path, MERGE_PATCH, body.to_string().into_bytes()).await
+    }
+
+    /// A JSON patch (RFC 6902).
+    pub async fn json_patch(&self, path: &str, body: &Value) -> Result<Bytes, ApiError> {
+        self.call(Method::PATCH, path, JSON_PATCH, body.to_string().into_bytes()).await
     }
 
     /// Server-side apply.

@@ -3,18 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use bytes::Bytes;
 use drover_api::marks::FIELD_MANAGER;
 use drover_clock::Clock;
 use drover_core::cluster::cluster_api::Cluster as Guest;
 use drover_core::cluster::{Cluster, ObjectRef, RESOURCES, Resource};
-use drover_core::guest::levers::{self, Lever, Next, Refusal};
+use drover_core::guest::levers::{self, Awaited, Lever, Next, Refusal};
 use jiff::SignedDuration;
 use kube::Client;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use self::followed::{Followed, Source};
 use crate::api::{Api, ApiError};
 use crate::survey::{groups, version_of};
+
+mod followed;
 
 /// What a decision about a Cluster rests on; those of other products need not be served.
 const READ: [&str; 5] = ["Cluster", "KubeadmControlPlane", "MachineDeployment", "Machine", "TanzuKubernetesCluster"];
@@ -33,8 +37,10 @@ pub enum ClusterError {
     Halted { why: String, cluster: String },
 }
 
-/// How often it is looked how far an upgrade is: that ends with the person who waits for it, and needs no watch.
-const LOOK: Duration = Duration::from_secs(5);
+/// What was refused is tried again after this time.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Until something is told.
+const FOR_EVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// One Cluster, for somebody who changes it.
 #[derive(Debug)]
@@ -49,6 +55,18 @@ pub struct ClusterVerbs {
 struct Look {
     cluster: Cluster,
     paths: BTreeMap<&'static str, String>,
+    /// All that was read.
+    sources: Vec<Source>,
+}
+
+/// What may pass, in a sentence; else the error.
+fn passing(error: ClusterError) -> Result<String, ClusterError> {
+    match error {
+        ClusterError::Api { act, cause } if cause.code() != Some(403) => {
+            Ok(format!("trying again: cannot {act}: {cause}"))
+        }
+        error => Err(error),
+    }
 }
 
 #[derive(Deserialize)]
@@ -82,7 +100,7 @@ impl ClusterVerbs {
     }
 
     /// Stays with an upgrade until nothing differs: raises what is next when its turn comes, and pauses the cluster if a new machine fails or
-    /// takes longer than `limit`.
+    /// takes longer than `limit`. It looks when something has changed.
     pub async fn follow(
         &self,
         to: &str,
@@ -96,39 +114,58 @@ impl ClusterVerbs {
                 told = sentence;
             }
         };
-        loop {
-            match self.go_on(to, limit, &mut say).await {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                // Whoever lost a race, or an answer, looks again.
-                Err(ClusterError::Api { act, cause }) if cause.code() != Some(403) => {
-                    say(format!("trying again: cannot {act}: {cause}"));
-                }
-                Err(error) => return Err(error),
+        let look = loop {
+            match self.look().await {
+                Ok(look) => break look,
+                Err(error) => say(passing(error)?),
             }
-            self.clock.sleep(LOOK).await;
+            self.clock.sleep(AGAIN).await;
+        };
+        let mut followed = Followed::of(&self.api, self.clock, look.sources.clone());
+        let (mut awaited, steady) = (Awaited::default(), self.clock.steady());
+        let mut wait = FOR_EVER;
+        loop {
+            for (act, cause) in followed.next(self.clock, wait).await {
+                say(passing(ClusterError::Api { act, cause })?);
+            }
+            wait = FOR_EVER;
+            if !followed.is_whole() {
+                continue;
+            }
+            let now = Look { cluster: followed.cluster(), paths: look.paths.clone(), sources: Vec::new() };
+            awaited.look(&now.cluster, self.own(&now)?, to, steady.now());
+            match self.go_on(&now, to, (&awaited, limit), &mut followed, &mut say).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => wait = awaited.next(limit).unwrap_or(FOR_EVER),
+                // Whoever lost a race, or an answer, tries again.
+                Err(error) => {
+                    say(passing(error)?);
+                    wait = AGAIN;
+                }
+            }
         }
     }
 
-    /// One look; true if nothing is left to be done.
+    /// One step; true if nothing is left to be done.
     async fn go_on(
         &self,
+        look: &Look,
         to: &str,
-        limit: SignedDuration,
+        (awaited, limit): (&Awaited, SignedDuration),
+        followed: &mut Followed,
         say: &mut (dyn FnMut(String) + Send),
     ) -> Result<bool, ClusterError> {
-        let look = self.look().await?;
-        match levers::follow(&look.cluster, self.own(&look)?, to, self.clock.now(), limit)? {
+        match levers::follow(&look.cluster, self.own(look)?, to, awaited, limit)? {
             Next::Done => return Ok(true),
             Next::Waits(sentence) => say(sentence),
             Next::Raise(levers) => {
                 for lever in levers {
-                    self.pull(&look, &lever).await?;
+                    followed.learn(&lever.object.kind, &self.pull(look, &lever).await?);
                     say(format!("{} is raised to {to}", lever.object.in_words()));
                 }
             }
             Next::Halt { lever, why } => {
-                self.pull(&look, &lever).await?;
+                self.pull(look, &lever).await?;
                 let cluster = format!("cluster/{}/{}", self.namespace, self.name);
                 return Err(ClusterError::Halted { why, cluster });
             }
@@ -139,12 +176,12 @@ impl ClusterVerbs {
     /// Cluster API leaves the cluster as it is, until it is resumed.
     pub async fn pause(&self) -> Result<(), ClusterError> {
         let look = self.look().await?;
-        self.pull(&look, &levers::pause(self.own(&look)?)?).await
+        self.pull(&look, &levers::pause(self.own(&look)?)?).await.map(drop)
     }
 
     pub async fn resume(&self) -> Result<(), ClusterError> {
         let look = self.look().await?;
-        self.pull(&look, &levers::resume(self.own(&look)?)?).await
+        self.pull(&look, &levers::resume(self.own(&look)?)?).await.map(drop)
     }
 
     fn own<'a>(&self, look: &'a Look) -> Result<&'a Guest, ClusterError> {
@@ -155,7 +192,7 @@ impl ClusterVerbs {
     async fn look(&self) -> Result<Look, ClusterError> {
         let act = |cause| ClusterError::Api { act: "ask which kinds the API server has".to_owned(), cause };
         let served = groups(&self.api).await.map_err(act)?;
-        let mut look = Look { cluster: Cluster::default(), paths: BTreeMap::new() };
+        let mut look = Look { cluster: Cluster::default(), paths: BTreeMap::new(), sources: Vec::new() };
         let mut spaces = vec![self.namespace.clone()];
         let mut next = 0;
         // Clusters that come before this one may be elsewhere, and others before those.
@@ -191,17 +228,24 @@ impl ClusterVerbs {
         for item in list.items {
             look.cluster.take_item(&format!("{group}/{version}"), resource.bare_kind(), item.get().as_bytes());
         }
+        look.sources.push(Source {
+            kind: resource.kind,
+            bare_kind: resource.bare_kind(),
+            api_version: format!("{group}/{version}"),
+            path: path.clone(),
+        });
         look.paths.entry(resource.kind).or_insert(path);
         Ok(())
     }
 
-    async fn pull(&self, look: &Look, lever: &Lever) -> Result<(), ClusterError> {
+    /// The answer is the object as it is then.
+    async fn pull(&self, look: &Look, lever: &Lever) -> Result<Bytes, ClusterError> {
         let Lever { object, patch } = lever;
         let act = |cause| ClusterError::Api { act: format!("change {}", object.in_words()), cause };
         let Some(path) = look.paths.get(object.kind.as_str()) else {
             return Err(ClusterError::NotThere(object.in_words()));
         };
         let path = format!("{path}/{}?fieldManager={FIELD_MANAGER}", object.name);
-        self.api.patch(&path, patch).await.map(drop).map_err(act)
+        self.api.patch(&path, patch).await.map_err(act)
     }
 }

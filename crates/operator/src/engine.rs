@@ -34,8 +34,6 @@ use crate::store::Store;
 
 /// How often a channel is asked unless somebody says otherwise.
 const POLL_INTERVAL: Duration = Duration::from_secs(15 * 60);
-/// So many Events are remembered as told.
-const REMEMBERED_EVENTS: usize = 2000;
 
 const WATCHED: [Kind; 4] = [Kind::Plan, Kind::Node, Kind::Job, Kind::Secret];
 
@@ -448,19 +446,10 @@ impl Engine {
 
     fn send(&mut self, work: Work, stages: Vec<Vec<Write>>, now: Timestamp) {
         let desk = self.desks.entry(work.clone()).or_default();
-        let mut stages = stages;
-        for stage in &mut stages {
-            stage.retain(|write| write.purpose != Purpose::Announce || !desk.announced.contains(&write.subject.name));
-        }
-        stages.retain(|stage| !stage.is_empty());
+        let stages = desk.without_told(stages);
         if stages.is_empty() {
             return;
         }
-        if desk.announced.len() > REMEMBERED_EVENTS {
-            desk.announced.clear();
-        }
-        let events = stages.iter().flatten().filter(|write| write.purpose == Purpose::Announce);
-        desk.announced.extend(events.map(|write| write.subject.name.clone()));
         desk.in_flight = true;
         desk.claiming = stages.iter().flatten().any(|write| write.purpose == Purpose::ClaimNodes);
         if stages.iter().flatten().any(|write| matches!(write.act, Act::PatchStatus(_))) {

@@ -15,6 +15,7 @@ mod follow;
 mod gates;
 pub mod guest;
 pub mod harvester;
+mod head;
 mod http_channels;
 mod inbox;
 mod listening;

@@ -20,9 +20,11 @@ use serde_json::{Value, json};
 use tower::Service;
 
 use crate::faults::{Fault, ObjectPatch};
+use crate::guests::Servers;
 use crate::original;
 use crate::scenario::pattern::ObjectName;
 
+mod guests;
 mod products;
 
 /// How long something stays away that comes back.
@@ -50,6 +52,7 @@ pub fn lasts(fault: &Fault) -> Duration {
         | Fault::MigrationsFail
         | Fault::NodePromoted
         | Fault::TunnelsRefused
+        | Fault::VirtualMachineOff
         | Fault::Reboot => AWHILE,
         Fault::PlanReplaced => REPLACING,
         Fault::PlanGone => UNDOING,
@@ -59,8 +62,8 @@ pub fn lasts(fault: &Fault) -> Duration {
     }
 }
 
-/// Does it, as far as it is done at once; the rest follows on a task of its own.
-pub async fn perform(fault: &Fault, server: &ApiServer) {
+/// Does it, as far as it is done at once; the rest follows on a task of its own. `guests` are the servers of guest clusters.
+pub async fn perform(fault: &Fault, server: &ApiServer, guests: &Servers) {
     let user = User { direct: server.direct("user"), clock: server.clock() };
     match fault {
         Fault::StatusWiped => wipe_status(server).await,
@@ -103,6 +106,12 @@ pub async fn perform(fault: &Fault, server: &ApiServer) {
         Fault::NodePromoted => products::promote(&user),
         Fault::EtcdMemberLost => products::lose_member(&user),
         Fault::TunnelsRefused => products::refuse_tunnels(&user),
+        Fault::VirtualMachineOff => guests::switch_off(&user),
+        Fault::KubeadmConfigEdited => {
+            for (cluster, guest) in guests {
+                guests::edit_kubeadm(&user, cluster, &guest.direct("user"));
+            }
+        }
         Fault::OriginalActs => drop(tokio::spawn(original::act(server.clone()))),
         Fault::Apply(objects) => apply(server, objects).await,
         Fault::Patch(patch) => change(server, patch).await,
@@ -317,8 +326,15 @@ impl User {
     }
 }
 
-/// Where images of guest clusters are.
-const OTHER_IMAGES: (&str, &str) = ("/apis/vmoperator.vmware.com/v1alpha1", "virtualmachineimages");
+/// Where guest clusters have what another product calls the same.
+fn other_place(kind: &str) -> Option<(&'static str, &'static str)> {
+    const VM_OPERATOR: &str = "/apis/vmoperator.vmware.com/v1alpha1";
+    match kind {
+        "VirtualMachine" => Some((VM_OPERATOR, "virtualmachines")),
+        "VirtualMachineImage" => Some((VM_OPERATOR, "virtualmachineimages")),
+        _ => None,
+    }
+}
 
 /// Where objects of a kind are: prefix and plural.
 fn place(kind: &str) -> Option<(&'static str, &'static str)> {
@@ -343,6 +359,7 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
         "RKEControlPlane" => ("/apis/rke.cattle.io/v1", "rkecontrolplanes"),
         "ManagedChart" => ("/apis/management.cattle.io/v3", "managedcharts"),
         "Bundle" => ("/apis/fleet.cattle.io/v1alpha1", "bundles"),
+        "Cluster.fleet.cattle.io" => ("/apis/fleet.cattle.io/v1alpha1", "clusters"),
         "Setting" => ("/apis/harvesterhci.io/v1beta1", "settings"),
         "Addon" => ("/apis/harvesterhci.io/v1beta1", "addons"),
         "Upgrade" => ("/apis/harvesterhci.io/v1beta1", "upgrades"),
@@ -426,9 +443,7 @@ fn paths(server: &ApiServer, name: &ObjectName) -> Vec<String> {
         tracing::warn!("nobody knows where a {} is", name.kind);
         return Vec::new();
     };
-    // Two products call a kind so.
-    let other = (name.kind == "VirtualMachineImage").then_some(OTHER_IMAGES);
-    [first].into_iter().chain(other).flat_map(|place| paths_at(server, name, place)).collect()
+    [first].into_iter().chain(other_place(&name.kind)).flat_map(|place| paths_at(server, name, place)).collect()
 }
 
 fn paths_at(server: &ApiServer, name: &ObjectName, (prefix, plural): (&str, &str)) -> Vec<String> {

@@ -2,15 +2,18 @@
 
 mod cores;
 mod dice;
+pub(crate) mod lot;
 mod report;
 mod shrink;
 mod survey;
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use self::cores::on_all_cores;
+use self::lot::is_drawn;
 pub use self::report::{CampaignReport, Failure, Regression, all_purposes, all_reasons, not_reached};
 use self::survey::Calm;
 pub use self::survey::{Surveyed, survey};
@@ -28,7 +31,7 @@ pub struct Campaign {
     pub sabotage: Option<Sabotage>,
     /// Ends with the first failure, which is not shrunk.
     pub first_only: bool,
-    /// Of all schedules, every n-th only.
+    /// Of all schedules, one in so many only.
     pub every: usize,
 }
 
@@ -47,14 +50,14 @@ pub enum Part {
     CrashesInTurn(u64),
     /// Every other fault at every kind of write that is this scenario's to try.
     Pairs,
-    /// Two crashes, unless the second one meets a state in which it was tried before; of these every n-th.
+    /// Two crashes, unless the second one meets a state in which it was tried before; of these one in so many.
     DoubleCrashes { every: usize },
     /// So many random schedules with one to three faults each.
     Random(usize),
 }
 
 impl Part {
-    /// It is tried whole, even where of all else every n-th is.
+    /// It is tried whole, even where of all else one in so many is.
     fn is_whole(self) -> bool {
         matches!(self, Part::CrashesThroughout | Part::CrashesInTurn(_))
     }
@@ -89,6 +92,38 @@ impl Campaign {
     }
 }
 
+/// Runs several campaigns at once, the dearest first, so that no core is idle while the last run of a part ends on another. Whoever wants
+/// to show something gets a `progress` for each, and is told of each that has ended.
+pub fn run_all(
+    surveyed: Vec<Surveyed>,
+    parts: impl Fn(&Scenario) -> Vec<Part> + Sync,
+    progress: impl Fn(&Scenario) -> Box<dyn Fn(usize, usize) + Sync> + Sync,
+    ended: impl Fn(&CampaignReport) + Sync,
+) -> Result<CampaignReport, std::io::Error> {
+    let names: Vec<&str> = surveyed.iter().map(|one| one.scenario().name.as_str()).collect();
+    let mut all = CampaignReport::of(&names.join(", "));
+    let mut order: Vec<usize> = (0..surveyed.len()).collect();
+    order.sort_by_key(|index| Reverse(surveyed[*index].calm.commits));
+    let due: Vec<Mutex<Option<Surveyed>>> = surveyed.into_iter().map(|one| Mutex::new(Some(one))).collect();
+    let reports: Vec<Mutex<Option<CampaignReport>>> = due.iter().map(|_| Mutex::default()).collect();
+    on_all_cores(order.len(), |turn| {
+        let index = order[turn];
+        let Some(one) = lock(&due[index]).take() else { return Ok(ControlFlow::Continue(())) };
+        let (parts, progress) = (parts(one.scenario()), progress(one.scenario()));
+        let report = one.run(&parts, &*progress)?;
+        ended(&report);
+        *lock(&reports[index]) = Some(report);
+        Ok::<_, std::io::Error>(ControlFlow::Continue(()))
+    })?;
+    // In the order of the scenarios, whichever ended first: the same is told each time.
+    reports.iter().filter_map(|report| lock(report).take()).for_each(|report| all.absorb(report));
+    Ok(all)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Surveyed {
     pub fn scenario(&self) -> &Scenario {
         &self.campaign.scenario
@@ -103,7 +138,9 @@ impl Surveyed {
             }
             let schedules = self.schedules(*part, &singles);
             let every = if part.is_whole() { 1 } else { self.campaign.every.max(1) };
-            let schedules: Vec<Schedule> = schedules.into_iter().step_by(every).collect();
+            let name = &self.scenario().name;
+            let drawn = schedules.into_iter().filter(|schedule| is_drawn((name, schedule.names()), every));
+            let schedules: Vec<Schedule> = drawn.collect();
             let outcomes = self.run_all(&schedules, progress)?;
             if *part == Part::Crashes {
                 singles = schedules.into_iter().zip(outcomes).collect();
@@ -138,19 +175,22 @@ impl Surveyed {
         }
     }
 
-    /// Of a large scenario, every n-th.
+    /// Of a large scenario, one in so many.
     fn sampled(&self) -> usize {
         self.scenario().sampled.unwrap_or(1)
     }
 
     fn crashes(&self) -> Vec<Schedule> {
         let at = |write| [Fault::CrashBefore, Fault::CrashAfter].map(|fault| Schedule::one(write, fault));
-        self.calm.fresh.iter().copied().step_by(self.sampled()).flat_map(at).collect()
+        let name = &self.scenario().name;
+        let drawn = self.calm.fresh.iter().filter(|(_, occasion)| is_drawn((name, occasion), self.sampled()));
+        drawn.flat_map(|(write, _)| at(*write)).collect()
     }
 
     /// A second crash at each write after the first. If it meets a state and a purpose in which a crash was tried
     /// before, nothing new can come of it: what is left to happen is the same.
     fn double_crashes(&self, singles: &[Single], every: usize) -> Vec<Schedule> {
+        let (name, one_in) = (&self.scenario().name, self.sampled().max(every));
         let mut met = BTreeSet::new();
         let mut schedules = Vec::new();
         for (first, at_writes) in singles {
@@ -164,11 +204,12 @@ impl Surveyed {
             for (index, meeting) in later {
                 if met.insert(meeting.clone()) {
                     let second = Incident { at: Moment::Write(index + 1), what: Fault::CrashAfter };
-                    schedules.push(Schedule { faults: first.faults.iter().cloned().chain([second]).collect() });
+                    let both = Schedule { faults: first.faults.iter().cloned().chain([second]).collect() };
+                    schedules.extend(is_drawn(("two crashes", name, both.names()), one_in).then_some(both));
                 }
             }
         }
-        schedules.into_iter().step_by(self.sampled().max(every)).collect()
+        schedules
     }
 
     /// Each run has a runtime of its own, so that no run knows of another. Gives back the states that the writes of each
@@ -181,7 +222,7 @@ impl Surveyed {
             let schedule = &schedules[index];
             let mut outcome = campaign.play(schedule, Some(calm))?;
             let enough = campaign.first_only && !outcome.violations.is_empty();
-            let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shared = lock(&shared);
             shared.1[index] = std::mem::take(&mut outcome.at_writes);
             shared.0.count(&campaign.scenario, schedule, outcome);
             progress(shared.0.schedules - before, schedules.len());

@@ -1,11 +1,10 @@
 //! What can go wrong, and when: each fault has a name, and happens at a moment of the run.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::campaign::lot;
 use crate::scenario::pattern::{ObjectName, Pattern};
 use crate::scenario::{Scenario, Span};
 
@@ -161,6 +160,11 @@ pub enum Fault {
     TunnelsRefused,
     /// From here on no image gets on with its download.
     DownloadsStall,
+    /// The first virtual machine of each guest cluster's control plane is switched off for 20 seconds.
+    VirtualMachineOff,
+    /// Somebody edits `kubeadm-config` of every guest cluster: adds a flag to the API server, and sets the version back while
+    /// machines of more than one are there.
+    KubeadmConfigEdited,
 
     /// Somebody makes or changes objects, as `kubectl apply` does.
     Apply(Vec<Value>),
@@ -186,9 +190,7 @@ pub struct Turn {
 impl Turn {
     /// Every state has its turn in one of the parts.
     pub fn has(&self, meeting: &(u64, String)) -> bool {
-        let mut hasher = DefaultHasher::new();
-        meeting.hash(&mut hasher);
-        hasher.finish() % self.of.max(1) == self.part
+        lot::turn(meeting, self.of) == self.part
     }
 }
 
@@ -267,6 +269,7 @@ impl Fault {
         ];
         faults.extend(scenario.watched().into_iter().map(Fault::KindLags));
         faults.extend(Fault::by_users_and_machines());
+        faults.extend([Fault::VirtualMachineOff, Fault::KubeadmConfigEdited]);
         faults.retain(|fault| fault.matters_to(scenario));
         // Where no Plan names a Secret, nobody misses one.
         match scenario.names_secrets() {
@@ -291,6 +294,9 @@ impl Fault {
             | Fault::NodesDisabled
             | Fault::NodesUncordoned
             | Fault::HostnamesGone => has_plans,
+            // The others keep the quorum of etcd, which a cluster has not that only comes to be.
+            Fault::VirtualMachineOff => scenario.guests().any(|guest| guest.machines >= 3 && !guest.is_new()),
+            Fault::KubeadmConfigEdited => scenario.guest.is_some(),
             fault => runs_jobs || !Fault::by_users_and_machines().contains(fault),
         }
     }
@@ -333,6 +339,8 @@ impl Fault {
                     | Fault::EtcdMemberLost
                     | Fault::TunnelsRefused
                     | Fault::DownloadsStall
+                    | Fault::VirtualMachineOff
+                    | Fault::KubeadmConfigEdited
                     | Fault::Apply(_)
                     | Fault::Patch(_)
                     | Fault::Delete(_)
@@ -369,6 +377,11 @@ pub struct Schedule {
 impl Schedule {
     pub fn one(write: usize, fault: Fault) -> Self {
         Schedule { faults: vec![Incident { at: Moment::Write(write), what: fault }] }
+    }
+
+    /// What happens when, in words.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.faults.iter().map(Incident::to_string).collect()
     }
 }
 
@@ -468,6 +481,10 @@ impl std::fmt::Display for Fault {
             Fault::MigrationsFail => "migrations of virtual machines fail, for 20 seconds",
             Fault::VolumesNeverHeal => "no volume heals any more",
             Fault::NodePromoted => "somebody promotes a worker",
+            Fault::VirtualMachineOff => {
+                "a virtual machine of each guest's control plane is switched off for 20 seconds"
+            }
+            Fault::KubeadmConfigEdited => "somebody edits kubeadm-config of the guests",
             Fault::EtcdMemberLost => "a server is no member of etcd any more",
             Fault::TunnelsRefused => "Rancher does not reach the agent of the cluster, for 20 seconds",
             Fault::DownloadsStall => "no image gets on with its download any more",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use drover_api::cluster_api::cluster::v1alpha2::Cluster;
 use drover_core::guest::Member;
 use drover_corral::apiserver::{ApiServer, Direct};
-use drover_corral::world::annotations::{AWAY, MEMBER_REMOVAL, REFUSED, WORKLOAD_API};
+use drover_corral::world::annotations::{AWAY, MEMBER_REMOVAL, REFUSED, SILENT, WORKLOAD_API};
 use drover_corral::world::guest::etcd::{Members, NAME, NAMESPACE};
 use drover_corral::world::guest::{address, is_reachable};
 use drover_operator::guest::{Etcd, Guest, Guests, Keys};
@@ -14,14 +14,16 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 
-use crate::gate::Gate;
+use crate::gate::{Gate, Manner};
+
+/// The API servers of guest clusters, by namespace and name of their Clusters.
+pub type Servers = BTreeMap<(String, String), ApiServer>;
 
 /// Whoever asks, through the gate.
 #[derive(Debug, Clone)]
 pub struct SimulatedGuests {
     pub gate: Gate,
-    /// By namespace and name of their Clusters.
-    pub servers: BTreeMap<(String, String), ApiServer>,
+    pub servers: Servers,
     pub operator: String,
 }
 
@@ -55,13 +57,18 @@ struct Reached {
 impl Reached {
     fn client(&self) -> kube::Client {
         let (guest, management, key) = (self.guest.direct("gate"), self.gate.server(), self.key.clone());
-        let answers = Arc::new(move || !is_cut_off(&management, &key) && is_reachable(&guest));
-        self.gate.client_of(&self.guest, &self.operator, answers)
+        let manner = Arc::new(move || match annotation(&management, &key, WORKLOAD_API).as_deref() {
+            Some(SILENT) => Manner::Silent,
+            Some(AWAY) => Manner::Refuses,
+            _ if is_reachable(&guest) => Manner::Answers,
+            _ => Manner::Refuses,
+        });
+        self.gate.client_of(&self.guest, &self.operator, manner)
     }
 }
 
 fn is_cut_off(management: &ApiServer, key: &(String, String)) -> bool {
-    annotation(management, key, WORKLOAD_API).as_deref() == Some(AWAY)
+    matches!(annotation(management, key, WORKLOAD_API).as_deref(), Some(AWAY | SILENT))
 }
 
 fn annotation(management: &ApiServer, (namespace, name): &(String, String), key: &str) -> Option<String> {

@@ -1,5 +1,5 @@
 //! What happens to a cluster that is served, at its moments: everything but what is done to an operator's requests,
-//! which go elsewhere.
+//! which go elsewhere, or in guest clusters, which are not served.
 
 use std::sync::Mutex;
 
@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::acts;
 use crate::faults::{Fault, Moment};
+use crate::guests::Servers;
 use crate::scenario::Scenario;
 use crate::scenario::pattern::Pattern;
 
@@ -24,7 +25,7 @@ pub async fn play(server: ApiServer, scenario: Scenario) {
                 let server = server.clone();
                 tasks.spawn(async move {
                     server.clock().sleep(span.0).await;
-                    acts::perform(&incident.what, &server).await;
+                    acts::perform(&incident.what, &server, &Servers::new()).await;
                 });
             }
             // The writes of an operator that runs elsewhere are not counted.
@@ -47,7 +48,7 @@ pub async fn play(server: ApiServer, scenario: Scenario) {
     }));
     while left > 0 {
         let Some(fault) = once.recv().await else { break };
-        acts::perform(&fault, &server).await;
+        acts::perform(&fault, &server, &Servers::new()).await;
         left -= 1;
     }
     while tasks.join_next().await.is_some() {}

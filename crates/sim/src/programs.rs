@@ -19,7 +19,8 @@ use drover_core::harvester::steps::HostDeed;
 use drover_corral::apiserver::{ApiServer, Change, Direct};
 use drover_corral::world::annotations::{EXIT_CODE, LAST_WORDS, OS_IMAGE, REBOOT, down_until};
 use drover_operator::drain::{DrainFlags, drain};
-use drover_operator::harvester::steps::{self, Host, Saying};
+use drover_operator::harvester::Repositories;
+use drover_operator::harvester::steps::{self, Host, Reach, Saying};
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use tokio::task::{AbortHandle, JoinSet};
@@ -39,8 +40,13 @@ pub fn run_elsewhere(prepares_by_drain: bool) -> BTreeSet<String> {
     prepare.into_iter().chain([DRAIN, APPLY].map(str::to_owned)).collect()
 }
 
-/// Runs until the future is dropped. `guests` are those whose control planes Jobs update.
-pub async fn run(server: ApiServer, guests: Option<SimulatedGuests>, listener: Listener) {
+/// Runs until the future is dropped. `guests` are those whose control planes Jobs update, `repositories` serve what steps read of a release.
+pub async fn run(
+    server: ApiServer,
+    guests: Option<SimulatedGuests>,
+    repositories: Arc<dyn Repositories>,
+    listener: Listener,
+) {
     // Before the first reading, so that nothing slips through between the two.
     let mut changes = server.changes();
     let mut machines = Machines {
@@ -48,6 +54,7 @@ pub async fn run(server: ApiServer, guests: Option<SimulatedGuests>, listener: L
         clock: server.clock(),
         server,
         guests,
+        repositories,
         listener,
         running: BTreeMap::new(),
         gone: BTreeSet::new(),
@@ -93,6 +100,7 @@ struct Machines {
     listener: Listener,
     server: ApiServer,
     guests: Option<SimulatedGuests>,
+    repositories: Arc<dyn Repositories>,
     direct: Direct,
     clock: Clock,
     running: BTreeMap<RunId, Running>,
@@ -163,6 +171,7 @@ impl Machines {
         };
         let host = SimulatedHost { direct: self.direct.clone(), namespace: namespace.clone(), pod: name.clone() };
         let (id, place, listener) = (run.clone(), (namespace.clone(), name.clone()), self.listener.clone());
+        let repositories = self.repositories.clone();
         let update =
             self.guests.clone().filter(|_| run.container == UPDATE).map(|guests| (guests, updates::order(pod)));
         let program = self.programs.spawn(async move {
@@ -180,7 +189,8 @@ impl Machines {
                 _ if id.container == APPLY => match steps::order(&args) {
                     Some(order) => {
                         let mut tell = |saying| listener(&saying);
-                        let done = steps::run(client, clock, &order, Some(own_pod), &host, &mut tell).await;
+                        let reach = Reach { host: &host, repositories: &*repositories };
+                        let done = steps::run(client, clock, &order, Some(own_pod), reach, &mut tell).await;
                         i32::from(done.is_err())
                     }
                     None => 2,

@@ -70,7 +70,7 @@ impl Record {
             known: Known::default(),
             guests: BTreeMap::new(),
             checker: Checker::new(&scenario.cordoned, scenario.guest_limit, leave),
-            all_pods: scenario.drains(),
+            all_pods: scenario.drains() || scenario.plans_machines(),
             story: Story::default(),
             violations: Vec::new(),
             before: None,
@@ -98,16 +98,16 @@ impl Record {
         if !self.all_pods && is_of_no_interest(kind, commit.after.or(commit.before)) {
             return;
         }
-        let after = commit.after.and_then(|json| serde_json::from_slice::<Value>(json).ok());
+        let after = commit.object.cloned();
         let key = (kind.to_owned(), namespace.to_owned(), name.to_owned());
         // What was told is no part of the state.
         if kind != "Event" {
-            self.count_state(&key, after.as_ref());
+            self.count_state(&key, after.as_deref());
         }
         let before = self.known.put(kind, namespace, name, after);
         let after = self.known.get(kind, namespace, name);
         let (at, actor, evicted) = (commit.at, commit.actor, commit.verb == Verb::Evict);
-        let change = Change { at, actor, evicted, kind, namespace, name, before: before.as_ref(), after };
+        let change = Change { at, actor, evicted, kind, namespace, name, before: before.as_deref(), after };
         self.checker.see(&self.known, &change);
         let met = |pattern: &Pattern| after.is_some_and(|after| pattern.fits(kind, namespace, name, after));
         while let Some(index) = self.awaited.iter().position(|(pattern, _)| met(pattern)) {
@@ -145,18 +145,18 @@ impl Record {
         self.commits += 1;
         self.changes += 1;
         let (kind, namespace, name) = (commit.resource.kind.as_str(), commit.namespace, commit.name);
-        let after = commit.after.and_then(|json| serde_json::from_slice::<Value>(json).ok());
+        let after = commit.object.cloned();
         if kind != "Event" {
             self.count_state(
                 &(format!("{}/{} {kind}", cluster.0, cluster.1), namespace.to_owned(), name.to_owned()),
-                after.as_ref(),
+                after.as_deref(),
             );
         }
         let guest = self.guests.entry(cluster.clone()).or_default();
         let before = guest.put(kind, namespace, name, after);
         let after = guest.get(kind, namespace, name);
         let (at, actor, evicted) = (commit.at, commit.actor, commit.verb == Verb::Evict);
-        let change = Change { at, actor, evicted, kind, namespace, name, before: before.as_ref(), after };
+        let change = Change { at, actor, evicted, kind, namespace, name, before: before.as_deref(), after };
         self.checker.see_guest(cluster, guest, &change);
         let violations = self.checker.take_violations();
         if !violations.is_empty() {

@@ -23,7 +23,7 @@ use crate::programs;
 use crate::record::{Record, Violation};
 use crate::sabotage::Sabotage;
 use crate::scenario::Scenario;
-use crate::shift::Shift;
+use crate::shift::{Ears, Shift};
 use crate::story::Story;
 
 /// Every request costs this much virtual time, so that nothing happens at one instant for ever.
@@ -178,11 +178,12 @@ impl Stage {
 
         let (orders, ordered) = unbounded_channel();
         let (reports, reported) = unbounded_channel();
-        let heard = Heard { reports: reported, audience };
+        let (plans, planned) = unbounded_channel();
+        let heard = Heard { reports: reported, planned, audience };
         let at_writes =
             incidents.iter().filter(|incident| matches!(incident.at, Moment::Write(_) | Moment::Purpose(_)));
-        let gate =
-            Gate::new(server.clone(), at_writes.cloned().collect(), orders, heard, terms.sabotage, record.clone());
+        let at_writes = at_writes.cloned().collect();
+        let gate = Gate::new(server.clone(), at_writes, orders, heard, terms.sabotage, record.clone(), guests.clone());
         let mut tasks = JoinSet::new();
         let mut world = scenario.world();
         for (key, guest) in &guests {
@@ -199,9 +200,11 @@ impl Stage {
             });
             let told = gate.clone();
             let listener = Arc::new(move |saying: &_| told.hear_program(saying));
-            tasks.spawn(programs::run(server.clone(), updated, listener));
+            let files = scenario.release_files(server.clone());
+            tasks.spawn(programs::run(server.clone(), updated, files, listener));
         }
-        tasks.spawn(Shift::new(gate.clone(), reports, scenario, guests).keep_operators_running(ordered));
+        tasks
+            .spawn(Shift::new(gate.clone(), Ears { reports, plans }, scenario, guests).keep_operators_running(ordered));
         tasks.spawn(let_happen(gate.clone(), once));
         for incident in incidents {
             if let Moment::Time(span) = incident.at {

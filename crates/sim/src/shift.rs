@@ -9,18 +9,19 @@ use drover_clock::Clock;
 use drover_core::guest::Order as GuestOrder;
 use drover_core::guest::tanzu::Settings;
 use drover_core::harvester::Settings as HarvesterSettings;
-use drover_corral::apiserver::ApiServer;
+use drover_core::planner;
 use drover_operator::guest::{Clusters, ClustersOptions, update};
 use drover_operator::harvester::HarvesterOptions;
-use drover_operator::{ElectionOptions, Operator, OperatorOptions, Report};
+use drover_operator::{ElectionOptions, Operator, OperatorOptions, Planner, PlannerOptions, Report};
+use futures::FutureExt;
+use futures::future::{OptionFuture, join};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::channel::ScriptedChannels;
 use crate::gate::{Gate, Order};
-use crate::guests::SimulatedGuests;
-use crate::repository::ScriptedRepositories;
+use crate::guests::{Servers, SimulatedGuests};
 use crate::scenario::Scenario;
 
 /// A pod that dies is started again after this time.
@@ -32,16 +33,22 @@ const POLL_INTERVAL: Duration = Duration::from_secs(60);
 const LEASE: &str = "system-upgrade-controller";
 const ANOTHER_LEASE: &str = "another-lease";
 
-/// API servers of guest clusters, by namespace and name of their Clusters.
-type Servers = BTreeMap<(String, String), ApiServer>;
+/// Where operators tell what they decide.
+#[derive(Debug, Clone)]
+pub struct Ears {
+    pub reports: UnboundedSender<Report>,
+    pub plans: UnboundedSender<planner::Write>,
+}
 
 pub struct Shift {
     gate: Gate,
-    reports: UnboundedSender<Report>,
+    ears: Ears,
     alive: BTreeMap<String, Running>,
     started: usize,
     namespace: &'static str,
     harvester: Option<HarvesterOptions>,
+    /// They plan the machines, too, as one process with both controllers does.
+    plans_machines: bool,
     /// A guest cluster that is updated instead.
     guest: Option<GuestOrder>,
     /// How TanzuKubernetesClusters are kept, and how many are updated at once.
@@ -51,24 +58,22 @@ pub struct Shift {
 }
 
 impl Shift {
-    pub fn new(gate: Gate, reports: UnboundedSender<Report>, scenario: &Scenario, servers: Servers) -> Self {
+    pub fn new(gate: Gate, ears: Ears, scenario: &Scenario, servers: Servers) -> Self {
         let order = scenario.order().and_then(|order| order.inspect_err(|error| tracing::error!("{error}")).ok());
-        let list = |images: &[String]| Some(images.join("\n")).filter(|images| !images.is_empty());
-        let images = scenario.upgrade().and_then(|upgrade| list(&upgrade.images));
-        let previous_images = scenario.upgrade().and_then(|upgrade| list(&upgrade.previous_images));
-        let harvester = scenario.release().map(|release| HarvesterOptions {
+        let harvester = scenario.repositories(gate.server()).map(|repositories| HarvesterOptions {
             settings: HarvesterSettings { image: DROVER_IMAGE.to_owned() },
-            repositories: Arc::new(ScriptedRepositories { server: gate.server(), release, images, previous_images }),
+            repositories: Arc::new(repositories),
             // Simulated machines have no network.
             asks_machines: false,
         });
         Shift {
             gate,
-            reports,
+            ears,
             alive: BTreeMap::new(),
             started: 0,
             namespace: scenario.namespace(),
             harvester,
+            plans_machines: scenario.plans_machines(),
             tanzu: scenario.tanzu().map(|lines| (lines.settings(), scenario.guest_limit)),
             guest: order,
             servers,
@@ -119,14 +124,18 @@ impl Shift {
         options.harvester.clone_from(&self.harvester);
         options.poll_interval = POLL_INTERVAL;
         options.channels = Arc::new(ScriptedChannels(self.gate.server()));
-        let operator = Operator::new(self.gate.client(&name), options).reporting_to(self.reports.clone());
+        let operator = Operator::new(self.gate.client(&name), options).reporting_to(self.ears.reports.clone());
+        let planner = self.plans_machines.then(|| {
+            let mut options = PlannerOptions::new(&name, clock);
+            options.election.name = lease.to_owned();
+            Planner::new(self.gate.client(&name), options).reporting_to(self.ears.plans.clone())
+        });
         let (stop, stopped) = oneshot::channel::<()>();
-        let task = tokio::spawn(operator.run(async {
-            // It is told to end, or never.
-            if stopped.await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }));
+        let stopped = told_to_end(stopped).shared();
+        let task = tokio::spawn(async move {
+            let plans = planner.map(|planner| planner.run(stopped.clone()));
+            join(operator.run(stopped.clone()), OptionFuture::from(plans)).await;
+        });
         self.alive.insert(name, Running { task: Dying(task), stop, lease });
     }
 }
@@ -151,12 +160,7 @@ impl Shift {
         options.election.name = lease.to_owned();
         let clusters = Clusters::new(self.gate.client(&name), options);
         let (stop, stopped) = oneshot::channel::<()>();
-        let task = tokio::spawn(clusters.run(async {
-            // It is told to end, or never.
-            if stopped.await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }));
+        let task = tokio::spawn(clusters.run(told_to_end(stopped)));
         self.alive.insert(name, Running { task: Dying(task), stop, lease });
     }
 
@@ -178,6 +182,13 @@ impl Shift {
             }
         });
         self.alive.insert(name, Running { task: Dying(task), stop, lease });
+    }
+}
+
+/// It is told to end, or never.
+async fn told_to_end(stopped: oneshot::Receiver<()>) {
+    if stopped.await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

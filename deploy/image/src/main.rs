@@ -17,9 +17,6 @@ struct Args {
     /// Where to write it [default: target/images/drover.tar]
     #[arg(long, value_name = "FILE")]
     archive: Option<PathBuf>,
-    /// Only build the program that the image is made of, and print where it is
-    #[arg(long, conflicts_with_all = ["name", "archive"])]
-    program: bool,
 }
 
 fn main() -> ExitCode {
@@ -33,13 +30,8 @@ fn main() -> ExitCode {
 }
 
 fn image(args: Args) -> Result<()> {
-    let program = static_binary("drover", "drover")?;
-    if args.program {
-        println!("{}", program.display());
-        return Ok(());
-    }
     let archive = args.archive.unwrap_or_else(|| archives().join("drover.tar"));
-    let digest = drover(&args.name, program)?.write(&archive)?;
+    let digest = drover(&args.name, static_binary("drover", "drover")?)?.write(&archive)?;
     println!("{}: {} {digest}", archive.display(), args.name);
     println!(
         "Load it with `ctr -n k8s.io images import FILE`, `podman load -i FILE` or `skopeo copy oci-archive:FILE …`."

@@ -62,7 +62,10 @@ impl Normal {
         }
         match kind.as_str() {
             "Table" => ages(object),
-            "Status" => order(object),
+            "Status" => {
+                order(object);
+                order_errors(object);
+            }
             _ => {}
         }
         let is_own = |value: &Value| value.as_str().is_some_and(|text| text.contains(&self.namespace));
@@ -209,6 +212,16 @@ fn order(status: &mut Map<String, Value>) {
     status["details"]["causes"] = json!(ordered);
 }
 
+/// What does not fit the type of an applied object comes in the order of a Go map, too: a line for each, in the message alone.
+fn order_errors(status: &mut Map<String, Value>) {
+    let said = status.get("message").and_then(Value::as_str).unwrap_or_default();
+    let Some((before, errors)) = said.split_once("errors:\n") else { return };
+    let mut errors: Vec<&str> = errors.split('\n').collect();
+    errors.sort_unstable();
+    let message = format!("{before}errors:\n{}", errors.join("\n"));
+    status.insert("message".into(), json!(message));
+}
+
 fn sentence(cause: &Value) -> String {
     format!("{}: {}", text_of(cause, "field"), text_of(cause, "message"))
 }
@@ -300,6 +313,16 @@ mod tests {
         let (found, sorted) = (["spec.z", "metadata.name", "spec.a"], ["spec.a", "metadata.name", "spec.z"]);
         let shown = normal(&[refusal("a.example.com", found), refusal("apps", found)]);
         assert_eq!(shown, [refusal("a.example.com", sorted), refusal("apps", found)]);
+    }
+
+    #[test]
+    fn what_does_not_fit_the_type_of_an_applied_object_is_sorted() {
+        let refusal = |errors: [&str; 2]| {
+            let message =
+                format!("failed to create typed patch object (/g): errors:\n  {}\n  {}", errors[0], errors[1]);
+            json!({ "kind": "Status", "message": message })
+        };
+        assert_eq!(normal(&[refusal([".spec.z: bad", ".spec.a: bad"])]), [refusal([".spec.a: bad", ".spec.z: bad"])]);
     }
 
     #[test]

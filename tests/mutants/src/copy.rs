@@ -12,15 +12,41 @@ use crate::mutant::Mutant;
 use crate::switch::switch;
 use crate::{Error, Result};
 
-/// Which switch is on is read once: it never changes while a program runs.
-const SWITCHES: &str = "
+/// Which switch is on is read once: it never changes while a program runs. Where it is asked to, it notes which test comes to which one.
+/// The first test that fails while one is on ends the program: the others could tell nothing more.
+const SWITCHES: &str = r#"
 pub mod switches {
+    use std::collections::BTreeSet;
+    use std::io::Write;
+    use std::sync::{Mutex, OnceLock, PoisonError};
+
     pub fn is_on(number: usize) -> bool {
-        static ON: std::sync::OnceLock<Option<usize>> = std::sync::OnceLock::new();
-        *ON.get_or_init(|| std::env::var(\"DROVER_MUTANT\").ok().and_then(|on| on.parse().ok())) == Some(number)
+        static ON: OnceLock<(Option<usize>, Option<String>)> = OnceLock::new();
+        let read = || {
+            let on = std::env::var("DROVER_MUTANT").ok().and_then(|on| on.parse().ok());
+            if on.is_some() {
+                std::panic::set_hook(Box::new(|_| std::process::exit(101)));
+            }
+            (on, std::env::var("DROVER_REACHED").ok())
+        };
+        let (on, notes) = ON.get_or_init(read);
+        if let Some(notes) = notes {
+            note(number, notes);
+        }
+        *on == Some(number)
+    }
+
+    fn note(number: usize, notes: &str) {
+        static NOTED: Mutex<BTreeSet<(usize, String)>> = Mutex::new(BTreeSet::new());
+        let test = std::thread::current().name().unwrap_or("nobody").to_owned();
+        let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.insert((number, test.clone())) {
+            let mut file = std::fs::File::options().append(true).open(notes).unwrap();
+            writeln!(file, "{number} {test}").unwrap();
+        }
     }
 }
-";
+"#;
 
 #[derive(Debug)]
 pub struct Copy<'a> {
@@ -37,6 +63,8 @@ pub struct Built {
     pub programs: Vec<PathBuf>,
     /// The changes that are in them.
     pub tried: BTreeSet<usize>,
+    /// Those of which the compiler complains. What is in neither cannot be put behind a switch.
+    pub refused: BTreeSet<usize>,
 }
 
 /// Where a change stands in the file that it is in.
@@ -55,7 +83,7 @@ impl Copy<'_> {
                 messages.iter().filter_map(|one| one["executable"].as_str().map(PathBuf::from)).collect();
             if complaints.is_empty() && !programs.is_empty() {
                 let tried = places.into_values().flatten().map(|(number, _)| number).collect();
-                return Ok(Built { programs, tried });
+                return Ok(Built { programs, tried, refused: left_out });
             }
             let before = left_out.len();
             left_out.extend(complaints.iter().filter_map(|(file, offset)| blamed(places.get(file)?, *offset)));
@@ -71,15 +99,17 @@ impl Copy<'_> {
         let listed =
             Command::new("git").args(["ls-files", "-coz", "--exclude-standard"]).current_dir(self.workspace).output();
         let listed = listed.map_err(|source| Error::File { act: "run", path: "git".into(), source })?;
+        let mut taken = BTreeSet::new();
         for name in String::from_utf8_lossy(&listed.stdout).split('\0').filter(|name| !name.is_empty()) {
             let source = self.workspace.join(name);
             // Deleted, and not yet committed.
             if source.is_file() {
                 let bytes = fs::read(&source).map_err(|error| Error::file("read", &source, error))?;
                 self.put(name, &bytes)?;
+                taken.insert(self.tree.join(name));
             }
         }
-        Ok(())
+        sweep(&self.tree, &taken)
     }
 
     fn put(&self, name: &str, bytes: &[u8]) -> Result<()> {
@@ -115,11 +145,19 @@ impl Copy<'_> {
         Ok(places)
     }
 
-    /// What the compiler says.
+    /// What the compiler says: of the crate, and where it is content with that, of its tests.
     fn compile(&self) -> Result<Vec<Value>> {
+        let messages = self.cargo(&["build", "--lib"])?;
+        if messages.iter().any(|message| complaint(message).is_some()) {
+            return Ok(messages);
+        }
+        self.cargo(&["test", "--no-run"])
+    }
+
+    fn cargo(&self, act: &[&str]) -> Result<Vec<Value>> {
         let output = Command::new("cargo")
-            .args(["test", "--no-run", "--locked", "--profile", "mutants", "--message-format=json"])
-            .args(["--package", self.package])
+            .args(act)
+            .args(["--locked", "--profile", "trials", "--message-format=json", "--package", self.package])
             .current_dir(&self.tree)
             .env("CARGO_TARGET_DIR", &self.target)
             // Parentheses that are not needed, and the like, are of no interest here.
@@ -129,6 +167,19 @@ impl Copy<'_> {
         let lines = String::from_utf8_lossy(&output.stdout);
         Ok(lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
     }
+}
+
+/// Removes what an earlier copy had.
+fn sweep(folder: &Path, keep: &BTreeSet<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).map_err(|error| Error::file("read", folder, error))? {
+        let path = entry.map_err(|error| Error::file("read", folder, error))?.path();
+        if path.is_dir() {
+            sweep(&path, keep)?;
+        } else if !keep.contains(&path) {
+            fs::remove_file(&path).map_err(|error| Error::file("remove", &path, error))?;
+        }
+    }
+    Ok(())
 }
 
 /// The change that a complaint is about: the innermost one around it, or the nearest one. What a function gives back early may have another

@@ -8,7 +8,8 @@ mod mutant;
 mod switch;
 mod trial;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -16,7 +17,7 @@ use clap::Parser;
 
 use copy::Copy;
 use mutant::Mutant;
-use trial::Trial;
+use trial::{Fate, Trial};
 
 type Result<T> = std::result::Result<T, Error>;
 
@@ -62,6 +63,12 @@ struct Args {
     /// Only changes whose name holds this, such as the path of a file.
     #[arg(long, default_value = "")]
     only: String,
+    /// Only tell which changes no test comes to, and try none.
+    #[arg(long)]
+    unreached: bool,
+    /// Also what survived in this report, as an earlier run has printed it, told apart.
+    #[arg(long, value_name = "FILE")]
+    again: Option<PathBuf>,
 }
 
 fn shard(text: &str) -> std::result::Result<(usize, usize), String> {
@@ -83,45 +90,82 @@ fn report(args: &Args) -> Result<()> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let workspace = here.ancestors().nth(2).unwrap_or(here);
     let (from, every) = args.shard;
+    let again = args.again.as_deref().map(names).transpose()?.unwrap_or_default();
     let all = mutant::list(workspace, &args.package)?;
     let count = all.len();
-    let sample: Vec<(usize, Mutant)> = all
-        .into_iter()
-        .enumerate()
-        .skip(from)
-        .step_by(every)
-        .filter(|(_, mutant)| mutant.name.contains(&args.only))
-        .collect();
+    let is_fresh = |number: usize, mutant: &Mutant| {
+        number >= from && (number - from).is_multiple_of(every) && mutant.name.contains(&args.only)
+    };
+    let is_meant = |(number, mutant): &(usize, Mutant)| again.contains(&mutant.name) || is_fresh(*number, mutant);
+    let sample: Vec<(usize, Mutant)> = all.into_iter().enumerate().filter(is_meant).collect();
     // Other crates are built once for all trees.
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), |dir| workspace.join(dir));
-    let tree = target.join("switched");
+    let (tree, notes) = (target.join("switched"), target.join("reached.txt"));
     let copy = Copy { workspace, package: &args.package, tree, target };
     let built = copy.build(&sample)?;
+    for (number, mutant) in sample.iter().filter(|(number, _)| !built.tried.contains(number)) {
+        let why = if built.refused.contains(number) { "does not compile" } else { "has no switch" };
+        println!("{why}: {}", mutant.name);
+    }
     let tested = copy.tree.join("crates").join(args.package.trim_start_matches("drover-"));
+    let tried: BTreeMap<usize, &Mutant> = sample.iter().map(|(number, mutant)| (*number, mutant)).collect();
     let numbers: Vec<usize> = built.tried.iter().copied().collect();
-    let survivors = Trial::new(built.programs, tested)?.survivors(&numbers)?;
+    let told = |number: usize, fate: Fate| match fate {
+        Fate::Caught => {}
+        Fate::Endless => println!("endless: {}", tried[&number].name),
+        Fate::Survived => println!("survived: {}", tried[&number].name),
+        Fate::Unreached => println!("unreached: {}", tried[&number].name),
+    };
+    let trial = Trial::new(built.programs, tested, &notes)?;
+    if args.unreached {
+        let unreached = numbers.iter().filter(|number| !trial.is_reached(**number));
+        unreached.for_each(|number| told(*number, Fate::Unreached));
+        return Ok(());
+    }
+    let fates = trial.fates(&numbers, &told)?;
 
-    let mut parts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-    for (number, mutant) in sample.iter().filter(|(number, _)| built.tried.contains(number)) {
-        let (tried, caught) = parts.entry(part(&mutant.file)).or_default();
-        *tried += 1;
-        *caught += usize::from(!survivors.contains(number));
-        if survivors.contains(number) {
-            println!("survived: {}", mutant.name);
-        }
+    let (earlier, fresh): (Vec<_>, Vec<_>) =
+        fates.into_iter().partition(|(number, _)| again.contains(&tried[number].name));
+    let mut parts: BTreeMap<&str, Vec<Fate>> = BTreeMap::new();
+    for (number, fate) in &fresh {
+        parts.entry(part(&tried[number].file)).or_default().push(*fate);
     }
-    for (part, (tried, caught)) in parts {
-        println!("{part:<24} {caught:>5} of {tried:>5} caught");
+    for (part, fates) in parts {
+        println!("{part:<24} {:>5} of {:>5} caught", caught(&fates), fates.len());
     }
-    let (tried, caught) = (numbers.len(), numbers.len() - survivors.len());
-    let percent = 100.0 * caught as f64 / tried.max(1) as f64;
+    let fates = |of: Vec<(usize, Fate)>| of.into_iter().map(|(_, fate)| fate).collect::<Vec<_>>();
+    let (earlier, fresh) = (fates(earlier), fates(fresh));
+    let percent = 100.0 * caught(&fresh) as f64 / fresh.len().max(1) as f64;
     println!(
-        "{caught} of {tried} caught, {percent:.1} %; sampled {} of {count}, of which {} do not compile",
+        "{} of {} caught, {percent:.1} %; {} by not ending; no test comes to {} of the others",
+        caught(&fresh),
+        fresh.len(),
+        fresh.iter().filter(|fate| **fate == Fate::Endless).count(),
+        fresh.iter().filter(|fate| **fate == Fate::Unreached).count(),
+    );
+    if !again.is_empty() {
+        println!("of what survived before, {} of {} are caught", caught(&earlier), earlier.len());
+    }
+    println!(
+        "took {} of {count}, of which {} do not compile and {} have no switch",
         sample.len(),
-        sample.len() - tried
+        built.refused.len(),
+        sample.len() - built.refused.len() - fresh.len() - earlier.len(),
     );
     Ok(())
+}
+
+fn caught(fates: &[Fate]) -> usize {
+    fates.iter().filter(|fate| fate.is_caught()).count()
+}
+
+/// The changes that an earlier report tells of.
+fn names(report: &Path) -> Result<BTreeSet<String>> {
+    let text = fs::read_to_string(report).map_err(|error| Error::file("read", report, error))?;
+    let name =
+        |line: &str| ["survived: ", "unreached: "].iter().find_map(|fate| line.strip_prefix(fate)).map(str::to_owned);
+    Ok(text.lines().filter_map(name).collect())
 }
 
 /// The folder or the file below `src`.

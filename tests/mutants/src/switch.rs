@@ -29,6 +29,11 @@ pub fn switch(source: &str, mutants: &[(usize, &Mutant)]) -> Result<Switched, sy
         let place = sites.offset(mutant.span.start.line, mutant.span.start.column.saturating_sub(1));
         let ends = sites.offset(mutant.span.end.line, mutant.span.end.column.saturating_sub(1));
         match mutant.genre {
+            // Of an `impl Iterator` all values have one type: it is the real one, or none of it.
+            Genre::FnValue if mutant.replacement == "::std::iter::empty()" => {
+                let before = format!("(if {} {{ None }} else {{ Some({{ ", is_on(*number));
+                sites.insert(*number, place..ends, &before, " }) }).into_iter().flatten()");
+            }
             Genre::FnValue => {
                 let instead = &mutant.replacement;
                 sites.insert(*number, place..place, &format!("if {} {{ return {instead}; }}\n", is_on(*number)), "");
@@ -243,6 +248,16 @@ mod tests {
             switched(source, &both).text,
             "fn f() -> bool {\n    if crate::switches::is_on(0) { return true; }\n\
              (if crate::switches::is_on(1) { g() || h() } else { g() && h() })\n}"
+        );
+    }
+
+    #[test]
+    fn an_iterator_is_empty_and_has_the_type_that_it_has_otherwise() {
+        let source = "fn f() -> impl Iterator<Item = u8> { g() }";
+        assert_eq!(
+            switched(source, &[change(source, Genre::FnValue, "g()", "::std::iter::empty()")]).text,
+            "fn f() -> impl Iterator<Item = u8> { (if crate::switches::is_on(0) { None } else { Some({ g() }) })\
+             .into_iter().flatten() }"
         );
     }
 

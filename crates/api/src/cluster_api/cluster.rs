@@ -57,6 +57,10 @@ pub const FINALIZER: &str = "cluster.cluster.x-k8s.io";
 
 /// Types of conditions, and what they say.
 pub mod conditions {
+    /// What the control plane says of itself; that of Rancher says there what its planner waits for.
+    pub const CONTROL_PLANE_READY: &str = "ControlPlaneReady";
+    /// Its first machine has begun the control plane.
+    pub const CONTROL_PLANE_INITIALIZED: &str = "ControlPlaneInitialized";
     /// Of clusters that are made from a class: false while something is left to be changed.
     pub const TOPOLOGY_RECONCILED: &str = "TopologyReconciled";
     /// The reason where an extension holds up an upgrade.

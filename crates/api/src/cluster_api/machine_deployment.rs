@@ -53,11 +53,15 @@ foreign_part! {
     }
 }
 
-/// On MachineSets of v1alpha2.
+/// On MachineSets.
 pub mod annotations {
-    pub const REVISION: &str = "machinedeployment.clusters.k8s.io/revision";
-    pub const DESIRED_REPLICAS: &str = "machinedeployment.clusters.k8s.io/desired-replicas";
-    pub const MAX_REPLICAS: &str = "machinedeployment.clusters.k8s.io/max-replicas";
+    pub const REVISION: &str = "machinedeployment.clusters.x-k8s.io/revision";
+    pub const DESIRED_REPLICAS: &str = "machinedeployment.clusters.x-k8s.io/desired-replicas";
+    pub const MAX_REPLICAS: &str = "machinedeployment.clusters.x-k8s.io/max-replicas";
+    /// The same in v1alpha2.
+    pub const REVISION_V1ALPHA2: &str = "machinedeployment.clusters.k8s.io/revision";
+    pub const DESIRED_REPLICAS_V1ALPHA2: &str = "machinedeployment.clusters.k8s.io/desired-replicas";
+    pub const MAX_REPLICAS_V1ALPHA2: &str = "machinedeployment.clusters.k8s.io/max-replicas";
 }
 
 pub mod v1alpha2 {

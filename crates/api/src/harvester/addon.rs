@@ -33,8 +33,18 @@ pub mod states {
     pub const UPDATING: &str = "AddonUpdating";
 }
 
+pub mod conditions {
+    /// Harvester is at work on it; when that was last so tells one deployment from the next.
+    pub const IN_PROGRESS: &str = "InProgress";
+    pub const FAILED: &str = "OperationFailed";
+}
+
 pub mod names {
     pub const DESCHEDULER: &str = "descheduler";
     /// Where it is.
     pub const DESCHEDULER_NAMESPACE: &str = "kube-system";
+    pub const MONITORING: &str = "rancher-monitoring";
+    pub const MONITORING_NAMESPACE: &str = "cattle-monitoring-system";
+    pub const LOGGING: &str = "rancher-logging";
+    pub const LOGGING_NAMESPACE: &str = "cattle-logging-system";
 }

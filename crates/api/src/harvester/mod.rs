@@ -2,6 +2,7 @@
 //! See <https://github.com/harvester/harvester/tree/master/pkg/apis/harvesterhci.io/v1beta1>.
 
 pub mod addon;
+pub mod events;
 pub mod jobs;
 pub mod node;
 pub mod setting;

@@ -22,3 +22,14 @@ pub const DEFAULTS_MAP: &str = "drover-guest-defaults";
 pub const DISTRIBUTION_LABEL: &str = "run.tanzu.vmware.com/kubernetesDistributionVersion";
 /// On the first Machine of a control plane.
 pub const CONTROL_PLANE_INIT: &str = "run.tanzu.vmware.com/control-plane-init";
+
+/// How a storage class of a guest leads to the one of the same name in the management cluster.
+/// See <https://github.com/kubernetes-sigs/vsphere-csi-driver/tree/master/docs/book>, `pvCSI`.
+pub mod storage {
+    /// The driver of guests.
+    pub const PROVISIONER: &str = "csi.vsphere.vmware.com";
+    /// The parameter that names the class in the management cluster.
+    pub const SUPERVISOR_CLASS: &str = "svStorageClass";
+    /// Annotation of Kubernetes: claims that name no class get this one.
+    pub const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+}

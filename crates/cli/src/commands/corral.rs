@@ -9,6 +9,7 @@ use clap::Args;
 use drover_clock::Clock;
 use drover_corral::apiserver::{ApiServer, Options};
 use drover_corral::world::{World, WorldOptions};
+use drover_operator::harvester::{NoRepositories, Repositories};
 use drover_operator::{objects, survey};
 use drover_sim::{Scenario, live, programs};
 use serde_json::json;
@@ -53,7 +54,11 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
         }
         options.kubelet.run_elsewhere.extend(programs::run_elsewhere(false));
         let world = tokio::spawn(World::run(server.clone(), options));
-        let programs = tokio::spawn(programs::run(server.clone(), None, Arc::new(|_| ())));
+        let files: Arc<dyn Repositories> = match &scenario {
+            Some(scenario) => scenario.release_files(server.clone()),
+            None => Arc::new(NoRepositories),
+        };
+        let programs = tokio::spawn(programs::run(server.clone(), None, files, Arc::new(|_| ())));
         let acts = scenario.map(|scenario| tokio::spawn(live::play(server.clone(), scenario)));
         let serving = args.serving.start(server).await?;
         match format.unwrap_or(Format::Table) {

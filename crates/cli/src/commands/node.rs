@@ -10,7 +10,8 @@ use drover_clock::Clock;
 use drover_core::decision::{Kind as ObjectKind, Subject};
 use drover_core::harvester::steps::{Kind, Order};
 use drover_operator::connect;
-use drover_operator::harvester::steps::{NoHost, Saying, run as run_steps};
+use drover_operator::harvester::HttpRepositories;
+use drover_operator::harvester::steps::{NoHost, Reach, Saying, run as run_steps};
 
 use crate::args::ConnectionArgs;
 
@@ -106,7 +107,8 @@ fn carry_out(args: &OfUpgrade, kind: Kind, node: &str) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = connect(&args.connection.connection()).await?;
-        run_steps(client, Clock::real(), &order, own_pod(), &NoHost, &mut say).await?;
+        let reach = Reach { host: &NoHost, repositories: &HttpRepositories };
+        run_steps(client, Clock::real(), &order, own_pod(), reach, &mut say).await?;
         Ok(())
     })
 }

@@ -86,9 +86,18 @@ seen! {
     }
     AddonSpec {
         enabled: bool,
+        version: String,
     }
     AddonStatus {
         status: String,
+        conditions: Vec<AddonCondition>,
+    }
+    AddonCondition {
+        #[serde(rename = "type")]
+        kind: String,
+        status: String,
+        message: String,
+        last_update_time: String,
     }
 
     VirtualMachineBackup {
@@ -138,6 +147,16 @@ seen! {
     }
     Display {
         state: String,
+    }
+
+    /// A cluster that Fleet deploys to.
+    FleetCluster {
+        metadata: Meta,
+        status: FleetClusterStatus,
+    }
+    FleetClusterStatus {
+        agent_deployed_generation: i64,
+        conditions: Vec<Condition>,
     }
 
     /// A cluster that Rancher provisions.
@@ -223,6 +242,12 @@ seen! {
     }
 }
 
+impl Addon {
+    pub fn condition(&self, kind: &str) -> Option<&AddonCondition> {
+        self.status.conditions.iter().find(|one| one.kind == kind)
+    }
+}
+
 impl RancherSetting {
     pub fn effective(&self) -> &str {
         if self.value.is_empty() { &self.default } else { &self.value }
@@ -289,6 +314,7 @@ projections! {
     ScheduledBackup => "ScheduleVMBackup",
     ManagedChart => "ManagedChart",
     Bundle => "Bundle",
+    FleetCluster => "Cluster.fleet.cattle.io",
     ProvisionedCluster => "Cluster.provisioning.cattle.io",
     ControlPlane => "RKEControlPlane",
     VirtualMachineImage => "VirtualMachineImage",
@@ -310,6 +336,7 @@ shelves! {
         schedules: ScheduledBackup = ("harvesterhci.io", "ScheduleVMBackup"),
         charts: ManagedChart = ("management.cattle.io", "ManagedChart"),
         bundles: Bundle = ("fleet.cattle.io", "Bundle"),
+        fleet_clusters: FleetCluster = ("fleet.cattle.io", "Cluster"),
         clusters: ProvisionedCluster = ("provisioning.cattle.io", "Cluster"),
         control_planes: ControlPlane = ("rke.cattle.io", "RKEControlPlane"),
         images: VirtualMachineImage = ("harvesterhci.io", "VirtualMachineImage"),

@@ -114,6 +114,26 @@ impl Deployment {
     }
 }
 
+impl StatefulSet {
+    /// The same; of pods that are not of its newest template it has none.
+    pub fn is_rolled_out(&self) -> bool {
+        let (wanted, status) = (self.spec.wanted(), &self.status);
+        status.observed_generation >= self.metadata.generation
+            && [status.updated_replicas, status.ready_replicas].iter().all(|count| *count == wanted)
+    }
+}
+
+impl DaemonSet {
+    /// The same, on every node where one should be.
+    pub fn is_rolled_out(&self) -> bool {
+        let status = &self.status;
+        status.observed_generation >= self.metadata.generation
+            && [status.updated_number_scheduled, status.number_ready]
+                .iter()
+                .all(|count| *count == status.desired_number_scheduled)
+    }
+}
+
 impl Job {
     pub fn is_complete(&self) -> bool {
         is_true(&self.status.conditions, "Complete")

@@ -1,14 +1,17 @@
 //! The steps of an update, in their order. Each goes on when it has nothing left to do.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use drover_api::cluster_api::labels::{CLUSTER_NAME, CONTROL_PLANE};
 use drover_api::cluster_api::machine::annotations::{NAME_BASE, UPGRADE_ID};
+use drover_api::marks::GENERATED;
 use serde_json::{Value, json};
 
+use super::generated::Generated;
 use super::view::{Flow, Machine, View};
 use super::wait::{Deed, Next, Reason, Write};
-use super::{certificates, copy, health, kubeadm, removal};
+use super::{certificates, copy, cordon, health, kubeadm, removal};
 use crate::decision::Act;
 
 pub fn decide(view: &View<'_>) -> Next {
@@ -37,21 +40,30 @@ fn steps(view: &View<'_>) -> Flow<()> {
     }
     let mut differing = Vec::new();
     for machine in machines.iter().filter(|machine| machine.leaving_since().is_none()) {
-        if view.difference(machine)?.is_some() {
+        if view.difference(machine)?.is_some() || has_lost_its_vote(view, machine)? {
             differing.push(*machine);
         }
     }
     if !differing.is_empty() {
         // First of all: what the guest is told before a machine is new cannot be seen in the management cluster otherwise.
         mark(view, &machines)?;
+    }
+    // Until the update is over, also while only old machines are on their way out: whoever edits it meanwhile may set the version back.
+    if !differing.is_empty() || machines.iter().any(|machine| machine.upgrade_id().is_some()) {
         kubeadm::prepare(view)?;
     }
-    removal::await_leaving(view, &machines)?;
-    removal::forget_strays(view, &machines)?;
-    kubeadm::forget_endpoints(view)?;
     // Whoever is on its way out need not be well: its member of etcd goes before it does.
     let surplus = surplus(view, &machines).filter(|_| differing.is_empty());
     let is_surplus = |machine: &Machine<'_>| surplus.is_some_and(|surplus| surplus.name() == machine.name());
+    let is_to_go = |machine: &Machine<'_>| {
+        is_surplus(machine)
+            || machine.leaving_since().is_some()
+            || differing.iter().any(|one| one.name() == machine.name())
+    };
+    cordon::give_back(view, machines.iter().filter(|machine| !is_to_go(machine)).copied())?;
+    removal::await_leaving(view, &machines)?;
+    removal::forget_strays(view, &machines)?;
+    kubeadm::forget_endpoints(view)?;
     let staying: Vec<Machine<'_>> = machines.iter().filter(|machine| !is_surplus(machine)).copied().collect();
     replace_next(view, cluster, &staying, &differing)?;
     scale(view, cluster, &staying, surplus)?;
@@ -116,24 +128,60 @@ fn refuse(view: &View<'_>, machines: &[Machine<'_>]) -> Flow<()> {
     Ok(())
 }
 
-/// Every machine carries the id of this update, whatever it carried before, and the name that its successors are called after.
+/// An update before this one was broken off when the machine was no member of etcd any more: it cannot come back.
+fn has_lost_its_vote<'a>(view: &View<'a>, machine: &Machine<'a>) -> Flow<bool> {
+    let is_cordoned = |node: &&Value| node["spec"]["unschedulable"] == true;
+    if machine.upgrade_id().is_none() || view.node_of(machine).filter(is_cordoned).is_none() {
+        return Ok(false);
+    }
+    let name = view.member_name(machine);
+    Ok(view.members()?.iter().all(|member| member.name != name))
+}
+
+/// Every machine carries the id of this update, whatever it carried before, the name that its successors are called after, and what it
+/// has joined with: if this is called off, those stay that are as they are asked for then.
 fn mark(view: &View<'_>, machines: &[Machine<'_>]) -> Flow<()> {
     let unmarked = machines
         .iter()
         .filter(|machine| machine.leaving_since().is_none() && machine.upgrade_id() != Some(&view.order.id));
+    let configuration = kubeadm::joined_with(view);
     let deeds: Vec<Deed> = unmarked
         .map(|machine| {
-            annotated(machine, json!({ UPGRADE_ID: view.order.id, NAME_BASE: machine.base() }), "mark a machine")
+            let mut marks = json!({ UPGRADE_ID: view.order.id, NAME_BASE: machine.base() });
+            if let Some(joined) = remembered(view, machine, configuration.as_ref()) {
+                marks[GENERATED] = json!(joined.to_string());
+            }
+            annotated(machine, marks, "mark a machine")
         })
         .collect();
     if deeds.is_empty() { Ok(()) } else { Err(Next::Act(deeds)) }
+}
+
+/// What a machine has joined with of all that this update tells the guest otherwise; none if nothing is to be remembered, or another
+/// update was begun that has not remembered it: the guest may have been told already.
+fn remembered(view: &View<'_>, machine: &Machine<'_>, configuration: Option<&Value>) -> Option<Generated> {
+    let patches = &view.order.patches.kubeadm;
+    let known = machine.generated();
+    let joined = match &known {
+        Some(made) => made.clone().with_what_changes(patches, None),
+        None if machine.upgrade_id().is_some() => return None,
+        None => Generated::default().with_what_changes(patches, Some(configuration?)),
+    };
+    (joined != known.unwrap_or_default()).then_some(joined)
 }
 
 /// In the end no machine carries an id; the base of its name stays.
 fn unmark(machines: &[Machine<'_>]) -> Flow<()> {
     let marked = machines.iter().filter(|machine| machine.upgrade_id().is_some());
     let deeds: Vec<Deed> = marked
-        .map(|machine| annotated(machine, json!({ UPGRADE_ID: Value::Null }), "take the mark off a machine"))
+        .map(|machine| {
+            let mut marks = json!({ UPGRADE_ID: Value::Null });
+            // What an update that was called off would have set is no longer in the guest.
+            if let Some(joined) = machine.generated().filter(|joined| *joined != joined.clone().of_what_is_there()) {
+                marks[GENERATED] = json!(joined.of_what_is_there().to_string());
+            }
+            annotated(machine, marks, "take the mark off a machine")
+        })
         .collect();
     if deeds.is_empty() { Ok(()) } else { Err(Next::Act(deeds)) }
 }
@@ -164,6 +212,9 @@ fn replace_next<'a>(view: &View<'a>, cluster: &Value, machines: &[Machine<'a>], 
     for line in begun {
         finish(view, cluster, line)?;
     }
+    if let Some(line) = rest.iter().find(|line| line.outdated.len() > 1) {
+        return one_less(view, cluster, &line.outdated);
+    }
     for line in rest {
         if let Some(old) = line.outdated.first() {
             let members = view.members()?;
@@ -172,6 +223,24 @@ fn replace_next<'a>(view: &View<'a>, cluster: &Value, machines: &[Machine<'a>], 
         }
     }
     Ok(())
+}
+
+/// An update before this one has made a machine for something else, and was broken off. One of the line goes before another is made:
+/// whichever etcd misses least, or else the youngest.
+fn one_less<'a>(view: &View<'a>, cluster: &Value, outdated: &[Machine<'a>]) -> Flow<()> {
+    let members = view.members()?;
+    let votes = |machine: &Machine<'a>| {
+        let name = view.member_name(machine);
+        members.iter().any(|member| member.name == name && member.healthy && !member.learner)
+    };
+    let order = |machine: &&Machine<'a>| {
+        let age = Reverse((machine.created(), machine.name()));
+        (votes(machine), !machine.has_failed_before(), age)
+    };
+    let Some(goes) = outdated.iter().min_by_key(order) else { return Ok(()) };
+    let Some(stays) = outdated.iter().find(|machine| machine.name() != goes.name()) else { return Ok(()) };
+    certificates::hand_over(view, cluster, stays)?;
+    removal::remove(view, goes, &view.member_name(stays), true)
 }
 
 /// A line whose new machine is there: it has to be well, and then the others go.

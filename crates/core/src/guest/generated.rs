@@ -33,6 +33,22 @@ impl Generated {
         }
     }
 
+    /// The same with what a machine has joined with of all that `patches` change, if that is not known yet: `configuration` is what it
+    /// has joined with, where nobody remembers it; what was generated otherwise was not there.
+    pub fn with_what_changes(mut self, patches: &[Value], configuration: Option<&Value>) -> Self {
+        for path in changed(patches) {
+            let joined = || configuration.and_then(|known| known.pointer(path)).cloned().unwrap_or_default();
+            self.cluster.entry(path.to_owned()).or_insert_with(joined);
+        }
+        self
+    }
+
+    /// The same without what is remembered as not there.
+    pub fn of_what_is_there(mut self) -> Self {
+        self.cluster.retain(|_, value| !value.is_null());
+        self
+    }
+
     /// As an object remembers it; none if it was not made so.
     pub fn of(object: &Value) -> Option<Self> {
         serde_json::from_str(object["metadata"]["annotations"][GENERATED].as_str()?).ok()
@@ -50,6 +66,11 @@ fn fields(patches: &[Value]) -> Fields {
     let sets = |patch: &&Value| (patch["op"] == "replace" || patch["op"] == "add") && patch["value"] != json!({});
     let field = |patch: &Value| Some((patch["path"].as_str()?.to_owned(), patch["value"].clone()));
     patches.iter().filter(sets).filter_map(field).collect()
+}
+
+/// What patches set or take away.
+fn changed(patches: &[Value]) -> impl Iterator<Item = &str> {
+    patches.iter().filter(|patch| patch["value"] != json!({})).filter_map(|patch| patch["path"].as_str())
 }
 
 #[cfg(test)]

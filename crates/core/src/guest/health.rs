@@ -2,6 +2,7 @@
 
 use drover_api::cluster_api::machine::annotations::NAME_BASE;
 use drover_api::marks::MACHINE_FAILED;
+use drover_api::node::roles;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ const COMPONENTS: [&str; 4] = ["etcd", "kube-apiserver", "kube-scheduler", "kube
 /// What a pod goes through before it is Ready.
 const STEPS: [&str; 3] = ["PodScheduled", "Initialized", "ContainersReady"];
 /// Both labels that kubeadm has had for a Node of the control plane.
-const ROLES: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
+const ROLES: [&str; 2] = [roles::CONTROL_PLANE, roles::MASTER];
 
 /// Goes on when it is well. What takes too long is noted on the Machine, so that the next try makes another one.
 pub fn check<'a>(view: &View<'a>, machine: &Machine<'a>) -> Flow<()> {

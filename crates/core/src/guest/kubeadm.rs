@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::patch;
 use super::seen::Collection;
@@ -76,10 +76,14 @@ fn yaml(view: &View<'_>, document: &Value) -> Flow<String> {
     }
 }
 
+/// What machines join with now, if that is known.
+pub fn joined_with(view: &View<'_>) -> Option<Value> {
+    view.seen.get(Collection::ConfigMaps, CONFIG).and_then(cluster_configuration)
+}
+
 /// Whether machines would join with something else than they can now; also if that is not known.
 pub fn is_to_change(view: &View<'_>) -> bool {
-    let known = view.seen.get(Collection::ConfigMaps, CONFIG).and_then(cluster_configuration);
-    known.is_none_or(|before| changed_by_order(view, &before).map_or(true, |after| after != before))
+    joined_with(view).is_none_or(|before| changed_by_order(view, &before).map_or(true, |after| after != before))
 }
 
 /// The version and what the patches ask for; fields that are not known here stay.
@@ -99,14 +103,11 @@ fn configuration(view: &View<'_>) -> Flow<Option<Deed>> {
             return view.fail(Reason::PatchRefused, sentence, remedy);
         }
     };
-    let mut data = Map::new();
-    if after != before {
-        data.insert(CONFIGURATION.to_owned(), json!(yaml(view, &after)?));
+    if after == before {
+        return Ok(None);
     }
-    if let Some(text) = endpoints(view, config)? {
-        data.insert(STATUS.to_owned(), json!(text));
-    }
-    Ok((!data.is_empty()).then(|| changed(config, Value::Object(data), "tell kubeadm of the version")))
+    let data = json!({ CONFIGURATION: yaml(view, &after)? });
+    Ok(Some(changed(config, data, "tell kubeadm of the version")))
 }
 
 /// The document without API servers whose Nodes are gone; none if there are none, or newer versions of kubeadm keep no such list.

@@ -3,9 +3,12 @@
 //! The rollout itself is Cluster API's. Whatever speaks against a start is said before anything is written, and the workers are
 //! raised only once the control plane is done: a Cluster of a class sees to that itself.
 
+mod following;
+
+pub use following::{Awaited, Next, follow};
+
 use drover_api::cluster_api::PAUSED;
 use drover_api::marks::AFTER;
-use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::order::Version;
@@ -163,67 +166,6 @@ pub fn start(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Ref
     Ok(behind.into_iter().map(|deployment| lever(deployment, raise.clone())).collect())
 }
 
-/// What comes next of an upgrade that somebody follows.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Next {
-    Raise(Vec<Lever>),
-    /// In a sentence.
-    Waits(String),
-    /// Cluster API is told to leave the cluster as it is, so that no other machine goes the same way.
-    Halt {
-        lever: Box<Lever>,
-        why: String,
-    },
-    Done,
-}
-
-/// The control plane, then the workers, until nothing differs. A new Machine that has failed, or is no Node after `limit`, halts it.
-pub fn follow(
-    cluster: &Cluster,
-    own: &Guest,
-    to: &str,
-    now: Timestamp,
-    limit: SignedDuration,
-) -> Result<Next, Refusal> {
-    if let Some(why) = stranded(cluster, own, to, now, limit) {
-        return Ok(Next::Halt { lever: Box::new(pause(own)?), why });
-    }
-    match start(cluster, own, to) {
-        Ok(levers) => Ok(Next::Raise(levers)),
-        Err(refusal @ Refusal::ControlPlaneFirst { .. }) => Ok(Next::Waits(refusal.to_string())),
-        Err(Refusal::Nothing(..)) => {
-            let progress = Progress::of_cluster(cluster, own);
-            let Pool { wanted, updated, .. } = progress.workers;
-            let sentence = format!("the workers are on their way to {to}, with {updated} of {wanted} machines");
-            let plane = &progress.control_plane;
-            let of_plane =
-                format!("the control plane is on its way to {to}, with {} of {} machines", plane.updated, plane.wanted);
-            Ok(match progress.differs {
-                true if plane.updated < plane.wanted => Next::Waits(of_plane),
-                true => Next::Waits(sentence),
-                false => Next::Done,
-            })
-        }
-        Err(refusal) => Err(refusal),
-    }
-}
-
-/// A Machine of the new version that does not get there, and why.
-fn stranded(cluster: &Cluster, own: &Guest, to: &str, now: Timestamp, limit: SignedDuration) -> Option<String> {
-    let version = Version::parse(to);
-    let machines = cluster.cluster_api.machines_of(&own.metadata.namespace, &own.metadata.name);
-    let mut new = machines.filter(|one| Version::parse(&one.spec.version) == version && !one.is_being_deleted());
-    new.find_map(|machine| {
-        let name = ObjectRef::of(machine).in_words();
-        if let Some(why) = machine.failure() {
-            return Some(format!("{name} has failed: {why}"));
-        }
-        let made = machine.metadata.creation_timestamp.filter(|_| machine.status.node_ref.name.is_empty())?;
-        let minutes = limit.as_mins();
-        (now.duration_since(made) > limit).then(|| format!("{name} is no Node after {minutes} minutes"))
-    })
-}
-
 /// The Clusters that one comes after.
 pub fn predecessors(own: &Guest) -> Vec<Name> {
     let text = own.metadata.annotations.get(AFTER).map(String::as_str).unwrap_or_default();
@@ -302,7 +244,7 @@ mod tests {
     }
 
     /// A cluster of one machine and one pool, all of v1.33.1, with these changes of its parts by name.
-    fn guest(changes: &[(&str, Value)]) -> Cluster {
+    pub fn guest(changes: &[(&str, Value)]) -> Cluster {
         let plane = json!({ "controlPlaneRef": { "kind": "KubeadmControlPlane", "name": "plane" } });
         let labels = json!({ LABEL: "g", "cluster.x-k8s.io/control-plane": "" });
         let pool = json!({ "clusterName": "g", "replicas": 1, "template": { "spec": { "version": "v1.33.1" } } });
@@ -337,7 +279,7 @@ mod tests {
         }
     }
 
-    fn version(version: &str) -> Value {
+    pub fn version(version: &str) -> Value {
         json!({ "spec": { "version": version } })
     }
 
@@ -359,58 +301,6 @@ mod tests {
         let new_pool = json!({ "spec": { "template": { "spec": { "version": "v1.34.1" } } } });
         let all = [raised[0].clone(), raised[1].clone(), ("pool", new_pool)];
         assert!(started("v1.34.1", &all).contains("there is nothing to start"));
-    }
-
-    /// What follows, at twelve.
-    fn followed(changes: &[(&str, Value)]) -> String {
-        let cluster = guest(changes);
-        let own = cluster.cluster_api.clusters.get("guests", "g").unwrap();
-        let (noon, limit) = ("2026-01-01T12:00:00Z".parse().unwrap(), SignedDuration::from_mins(15));
-        match follow(&cluster, own, "v1.34.1", noon, limit).unwrap() {
-            Next::Raise(levers) => levers.iter().map(|lever| format!("raises {}", lever.object)).collect(),
-            Next::Waits(sentence) => sentence,
-            Next::Halt { lever, why } => format!("{why}: {} {}", lever.object, lever.patch["spec"]),
-            Next::Done => "done".to_owned(),
-        }
-    }
-
-    #[test]
-    fn whoever_follows_has_the_workers_raised_when_their_turn_comes_and_is_told_of_the_end() {
-        let node = |version: &str| json!({ "spec": { "version": version }, "status": { "nodeRef": { "name": "n" } } });
-        let (plane, machine) = (("plane", version("v1.34.1")), ("m", node("v1.34.1")));
-        let new_pool = json!({ "spec": { "template": { "spec": { "version": "v1.34.1" } } } });
-        let status = json!({ "status": { "replicas": 1, "updatedReplicas": 1, "upToDateReplicas": 1, "readyReplicas": 1, "availableReplicas": 1 } });
-
-        assert_eq!(followed(&[]), "raises KubeadmControlPlane/guests/plane");
-        let under_way = followed(&[plane.clone(), ("m", node("v1.33.1"))]);
-        assert!(
-            under_way.starts_with("the control plane is on its way to v1.34.1, with 0 of 1 machines"),
-            "{under_way}"
-        );
-        assert_eq!(followed(&[plane.clone(), machine.clone()]), "raises MachineDeployment/guests/pool");
-        let rolling = [plane.clone(), machine.clone(), ("pool", new_pool.clone())];
-        assert_eq!(followed(&rolling), "the workers are on their way to v1.34.1, with 0 of 1 machines");
-        let done = [plane, machine, ("pool", new_pool), ("pool", status)];
-        assert_eq!(followed(&done), "done");
-    }
-
-    #[test]
-    fn a_new_machine_that_fails_or_is_late_halts_the_cluster_and_an_old_one_does_not() {
-        let made = |version: &str, at: &str, status: Value| json!({ "metadata": { "creationTimestamp": at }, "spec": { "version": version }, "status": status });
-        let plane = ("plane", version("v1.34.1"));
-        let failed = json!({ "failureMessage": "no quota" });
-        let said = followed(&[plane.clone(), ("m", made("v1.34.1", "2026-01-01T11:59:00Z", failed.clone()))]);
-        assert_eq!(said, r#"Machine guests/m has failed: no quota: Cluster/guests/g {"paused":true}"#);
-        let late = followed(&[plane.clone(), ("m", made("v1.34.1", "2026-01-01T11:44:00Z", json!({})))]);
-        assert_eq!(late, r#"Machine guests/m is no Node after 15 minutes: Cluster/guests/g {"paused":true}"#);
-        for (version, at, status) in [
-            ("v1.34.1", "2026-01-01T11:46:00Z", json!({})),
-            ("v1.34.1", "2026-01-01T11:00:00Z", json!({ "nodeRef": { "name": "n" } })),
-            ("v1.33.1", "2026-01-01T11:00:00Z", failed),
-        ] {
-            let said = followed(&[plane.clone(), ("m", made(version, at, status))]);
-            assert!(!said.contains("paused"), "{said}");
-        }
     }
 
     #[test]

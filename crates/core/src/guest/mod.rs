@@ -6,6 +6,7 @@
 
 mod certificates;
 mod copy;
+mod cordon;
 mod decide;
 mod dialect;
 mod etcd;
@@ -26,6 +27,7 @@ mod wait;
 mod tests;
 
 pub use certificates::KINDS as CERTIFICATES;
+pub use cordon::failed as cordons_of_a_failed_try;
 pub use decide::decide;
 pub use dialect::Dialect;
 pub use etcd::Member;

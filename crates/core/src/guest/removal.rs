@@ -1,5 +1,6 @@
 //! An old machine goes: its leadership first, then its pods, its member of etcd, and in the end the Machine itself.
 
+use super::cordon;
 use super::etcd::next_leader;
 use super::view::{Flow, Machine, View};
 use super::wait::{Deed, Next, Reason, Write};
@@ -16,8 +17,8 @@ pub fn remove<'a>(view: &View<'a>, old: &Machine<'a>, newcomer: &str, drains: bo
         {
             return Err(Next::Act(vec![Deed::MoveLeader { from: member.id, to: next.id, name: next.name.clone() }]));
         }
-        let has_node = view.node_of(old).is_some();
-        if drains && has_node && !view.drained.contains(&name) {
+        if let Some(node) = view.node_of(old).filter(|_| drains && !view.drained.contains(&name)) {
+            cordon::take(view, old, node)?;
             return Err(Next::Act(vec![Deed::Drain { node: name }]));
         }
         return Err(Next::Act(vec![Deed::RemoveMember { id: member.id, name }]));

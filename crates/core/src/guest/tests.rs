@@ -10,9 +10,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::decision::Act;
 
+mod called_off;
 mod certificates;
+mod cordons;
 mod rules;
 mod scaling;
+mod stories;
 
 /// A certificate of an authority and its key, as small as they come.
 const CERTIFICATE: &str = include_str!("../../testdata/keys/ec.crt");
@@ -189,7 +192,7 @@ impl Scene {
                 json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": format!("{component}-{name}"), "namespace": "kube-system" }, "status": { "conditions": conditions } }),
             );
         }
-        let id = self.members.len() as u64 + 1;
+        let id = self.members.iter().map(|member| member.id).max().unwrap_or(0) + 1;
         self.members.push(Member { id, name: name.into(), learner: false, leader: false, healthy: true });
     }
 
@@ -275,6 +278,7 @@ impl Scene {
             "KubeadmConfig" => Collection::Configs,
             "WCPMachine" => Collection::Infrastructure,
             "ConfigMap" => Collection::ConfigMaps,
+            "Node" => Collection::Nodes,
             "Role" => Collection::Roles,
             "RoleBinding" => Collection::RoleBindings,
             "ClusterRole" => Collection::ClusterRoles,
@@ -622,12 +626,45 @@ fn machines_that_another_controller_replaces_are_left_to_it() {
 }
 
 #[test]
-fn patches_that_do_not_apply_stop_it_before_anything_is_made() {
+fn patches_that_do_not_apply_stop_it_before_anything_is_made_and_are_named_with_the_object_and_the_field() {
+    type Choose = fn(&mut Patches) -> &mut Vec<Value>;
+    let lists: [(Choose, &str, &str); 3] = [
+        (|patches| &mut patches.infrastructure, "--infrastructure-patches", "WCPMachine/default/a"),
+        (|patches| &mut patches.bootstrap, "--bootstrap-patches", "KubeadmConfig/default/a"),
+        (|patches| &mut patches.kubeadm, "--kubeadm-configmap-patches", "ConfigMap kube-system/kubeadm-config"),
+    ];
+    for (list, flag, object) in lists {
+        let mut scene = settled();
+        *list(&mut scene.order.patches) =
+            Patches::parse("x", r#"[{"op":"add","path":"/spec/a/b","value":"c"}]"#).unwrap();
+        let (done, waits) = scene.goes();
+        assert_eq!((Scene::machines(done), waits), (Vec::new(), "fails: PatchRefused".into()), "{flag}");
+        let Next::Fail(failure) = scene.next() else { panic!("{flag}") };
+        for part in [flag, object, "/spec/a/b"] {
+            assert!(failure.sentence.contains(part), "{}", failure.sentence);
+        }
+        assert!(failure.remedy.contains(flag), "{}", failure.remedy);
+    }
+}
+
+#[test]
+fn a_guest_that_does_not_answer_is_waited_for_and_nothing_is_done_to_its_machines() {
     let mut scene = settled();
-    scene.order.patches.bootstrap =
-        Patches::parse("x", r#"[{"op":"replace","path":"/spec/a/b","value":"c"}]"#).unwrap();
-    let (done, waits) = scene.goes();
-    assert_eq!((Scene::machines(done), waits), (Vec::new(), "fails: PatchRefused".into()));
+    scene.order = order("v1.16.7");
+    let decided = |scene: &Scene, told: &[Wait]| {
+        scene.look(|view| decide(&View { away: Some("connection refused"), etcd: None, told, ..*view }))
+    };
+    while let Next::Act(deeds) = decided(&scene, &[]) {
+        let done: Vec<String> = deeds.iter().map(|deed| scene.carry_out(deed)).collect();
+        assert!(done.iter().all(|deed| deed.contains(" Secret ")), "only certificates are secured: {done:?}");
+    }
+
+    let Next::Wait { waits, .. } = decided(&scene, &[]) else { panic!("it is not waited for") };
+    assert_eq!(waits[0].reason, Reason::GuestUnreachable);
+    assert!(waits[0].sentence.contains("connection refused") && !waits[0].remedy.is_empty(), "{:?}", waits[0]);
+    scene.now = noon() + SignedDuration::from_mins(15);
+    let Next::Fail(failure) = decided(&scene, &waits) else { panic!("it is waited for without end") };
+    assert_eq!(failure.reason, Reason::GuestUnreachable);
 }
 
 #[test]

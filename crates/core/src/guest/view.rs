@@ -160,11 +160,12 @@ impl<'a> View<'a> {
             }
         }
         // What the ConfigMap of kubeadm says takes effect on machines that join later. A machine does not tell what it
-        // joined with, unless it was made for an update; what the ConfigMap says now it has joined with, unless one was begun.
+        // joined with, unless it was made for an update, or one has remembered it; what the ConfigMap says now it has joined with,
+        // unless one was begun.
         let asked = Generated::by(&order.patches).cluster;
         let made_for_it = machine.annotation(CONTROL_PLANE_DIGEST) == Some(&order.digest())
             || machine.name() == order.name_after(machine.base())
-            || machine.generated().is_some_and(|made| made.cluster == asked);
+            || machine.generated().is_some_and(|made| made.of_what_is_there().cluster == asked);
         let unknown = !order.patches.kubeadm.is_empty()
             && !made_for_it
             && (machine.upgrade_id().is_some() || machine.generated().is_some() || kubeadm::is_to_change(self));

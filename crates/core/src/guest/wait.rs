@@ -221,3 +221,36 @@ impl std::fmt::Display for Reason {
         write!(f, "{self:?}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_wait_says_what_helps_on_the_side_that_its_object_is_on() {
+        let object = |side: Side| {
+            let value = serde_json::json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n1" } });
+            Object::of(side, &value)
+        };
+        let said = |reason: Reason| reason.remedy(&object(Side::Guest));
+        let look = "in the guest cluster: kubectl describe node n1";
+        assert_eq!(said(Reason::NodeNotReady), look);
+        assert_eq!(Reason::NodeNotReady.remedy(&object(Side::Management)), "kubectl describe node n1");
+        assert_eq!(said(Reason::NodeNotMarked), format!("{look}; label it by hand if kubeadm has broken off"));
+        let stuck = format!("{look}: a budget that holds its drain up, a volume, a finalizer");
+        assert_eq!(said(Reason::MachineDeleting), stuck);
+        let behind = format!("{look}, and what stands behind it: quota, image, class, what it says on its console");
+        for reason in [Reason::MachineProvisioning, Reason::NodeMissing, Reason::MachineFailed] {
+            assert_eq!(said(reason), behind);
+        }
+        let etcd =
+            "in the guest cluster: kubectl -n kube-system logs -l component=etcd; mend the member that is not well";
+        for reason in [Reason::EtcdUnreachable, Reason::EtcdUnhealthy, Reason::EtcdLearner, Reason::QuorumAtRisk] {
+            assert_eq!(said(reason), etcd);
+        }
+        let address = "see that the address in the Secret …-kubeconfig leads to an API server that runs";
+        assert_eq!(said(Reason::GuestUnreachable), address);
+        let pods = "in the guest cluster: kubectl -n kube-system get pods -o wide";
+        assert_eq!(said(Reason::ComponentsNotReady), pods);
+    }
+}

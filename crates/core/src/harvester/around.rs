@@ -215,8 +215,7 @@ fn everywhere(turn: &mut Turn<'_>, suffix: &str, component: &str, container: &Va
         return true;
     }
     let sentence = format!("Plan {CATTLE_NAMESPACE}/{name} has not run on {}", waiting.join(", "));
-    let remedy = format!("drover why plan/{CATTLE_NAMESPACE}/{name}");
-    turn.wait_with_remedy(subject, Reason::JobRunning, sentence, remedy);
+    preload::await_plan(turn, seen, Reason::JobRunning, sentence);
     false
 }
 

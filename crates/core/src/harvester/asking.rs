@@ -35,7 +35,7 @@ pub(super) fn ask(turn: &mut Turn<'_>) -> bool {
     }
     let asked = *turn.next.asked.get_or_insert(generation + 1);
     let strategy = &cluster.spec.rke_config.upgrade_strategy;
-    let mut sentence = format!("Rancher's planner is asked for Kubernetes {wanted}");
+    let mut sentence = format!("the planner is asked for Kubernetes {wanted}");
     let mut asked = asked;
     if generation >= asked && cluster.spec.kubernetes_version == wanted && has_hooks(strategy) {
         if !may_ask_again(turn) {
@@ -45,7 +45,7 @@ pub(super) fn ask(turn: &mut Turn<'_>) -> bool {
         asked = generation + 1;
         turn.next.asked = Some(asked);
         turn.next.asked_again = true;
-        "Rancher's planner has raised the nodes without asking, and is asked once more".clone_into(&mut sentence);
+        "the planner has raised the nodes without asking, and is asked once more".clone_into(&mut sentence);
     }
     let options = |key: &str| {
         let hooks = |kind: &str, own: &str| {
@@ -196,7 +196,7 @@ pub(super) fn let_go(turn: &mut Turn<'_>) -> bool {
     let is_ours = capi.metadata.annotations.contains_key(marks::HELD);
     let subject = Subject::new(Kind::CapiCluster, FLEET_NAMESPACE, LOCAL);
     if capi.spec.paused && !is_ours {
-        let sentence = format!("Cluster {FLEET_NAMESPACE}/{LOCAL} is paused: Rancher's planner does nothing for it");
+        let sentence = format!("Cluster {FLEET_NAMESPACE}/{LOCAL} is paused: the planner does nothing for it");
         turn.wait_with_remedy(subject, Reason::PlannerWorks, sentence, remedy_of_pause());
         return true;
     }
@@ -210,7 +210,7 @@ pub(super) fn let_go(turn: &mut Turn<'_>) -> bool {
         "spec": { "paused": false },
     });
     turn.write(Purpose::AskPlanner, subject.clone(), Act::Patch(patch));
-    turn.wait(subject, Reason::PlannerWorks, "Rancher's planner goes on where an aborted Upgrade has paused it");
+    turn.wait(subject, Reason::PlannerWorks, "the planner goes on where an aborted Upgrade has paused it");
     false
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::decide::Turn;
 use super::progress::Step;
 use super::steps::rancher;
-use super::{around, asking, names, pausing, preload, storage, workloads};
+use super::{around, asking, jobs, names, pausing, preload, storage, workloads};
 use crate::cluster::harvester::HelmChart;
 use crate::cluster::{Meta, Node, Taint};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
@@ -84,10 +84,14 @@ fn image(turn: &mut Turn<'_>) -> bool {
     delete(turn, Kind::VirtualMachineImage, image)
 }
 
-/// The charts go on by themselves again.
+/// The charts go on by themselves again. Steps that are at work would hold them once more: they end first.
 fn release_charts(turn: &mut Turn<'_>) -> bool {
     if !turn.next.prepared {
         return true;
+    }
+    let job = names::apply_manifests(turn.name());
+    if turn.next.services.is_none() && !jobs::discard(turn, &job) {
+        return false;
     }
     let cluster = turn.cluster();
     let held = HELD_CHARTS.iter().filter_map(|name| cluster.harvester.charts.get(FLEET_NAMESPACE, name));

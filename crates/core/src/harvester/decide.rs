@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use super::admission::Verdict;
 use super::progress::{Ending, Progress};
 use super::release::Fetched;
-use super::{abort, around, cleanup as clearing, ending, nodes, preload, repo, services, skipping, start, status};
+use super::{
+    abort, around, cleanup as clearing, ending, events, nodes, preload, repo, services, skipping, start, status,
+};
 use crate::cluster::cluster_api::Machine;
 use crate::cluster::harvester::Upgrade;
 use crate::cluster::{Cluster, Job, Node, Secret};
@@ -101,6 +103,7 @@ pub(super) fn go_on(turn: &mut Turn<'_>) {
         nodes::next,
         nodes::settle,
     ];
+    nodes::forget_who_has_left(turn);
     if turn.next.aborting && turn.next.ended.is_none() {
         abort::go_back(turn);
     } else if turn.next.ended.is_none() && phases.iter().all(|phase| phase(turn)) {
@@ -139,6 +142,8 @@ pub(super) struct Turn<'a> {
     pub annotations: BTreeMap<&'static str, Value>,
     /// Come after what is noted.
     pub writes: Vec<Write>,
+    /// Come after what is published: whoever admits them looks there.
+    pub last: Vec<Write>,
     pub waits: Vec<Wait>,
     pub look_again: Option<Timestamp>,
     pub ask: Option<Question>,
@@ -161,6 +166,7 @@ impl<'a> Turn<'a> {
             phase: Phase::Waits,
             annotations: BTreeMap::new(),
             writes: Vec::new(),
+            last: Vec::new(),
             waits: Vec::new(),
             look_again: None,
             ask: None,
@@ -243,8 +249,12 @@ impl<'a> Turn<'a> {
         if decision.waits.iter().any(|wait| wait.reason == Reason::AnotherControllerActs) {
             return decision;
         }
-        decision.then(self.metadata().into_iter().collect());
+        let metadata = self.metadata();
         let publication = status::publish(&self, &decision.waits, &mut decision.look_again);
+        // The Events go first: a crash in between then repeats them under the same names, and loses none.
+        let events = events::events(&self, self.state(), &decision.waits, &mut decision.look_again);
+        decision.then(events);
+        decision.then(metadata.into_iter().collect());
         // One request an object and stage: what two parts want of a Node goes out in two stages.
         let mut later = Vec::new();
         let mut stage: Vec<Write> = Vec::new();
@@ -255,6 +265,7 @@ impl<'a> Turn<'a> {
         decision.then(stage);
         decision.then(later);
         decision.then(publication.into_iter().collect());
+        decision.then(self.last);
         decision
     }
 
@@ -300,8 +311,8 @@ impl<'a> Turn<'a> {
         Write { purpose: Purpose::CleanUp, subject: self.subject(), act: Act::Patch(patch) }
     }
 
-    fn labels(&self) -> Vec<(&'static str, Option<&'static str>)> {
-        let state = match (self.phase, &self.next.ended) {
+    fn state(&self) -> &'static str {
+        match (self.phase, &self.next.ended) {
             (_, Some(Ending::Succeeded)) => states::SUCCEEDED,
             (_, Some(Ending::Failed { .. })) => states::FAILED,
             (Phase::Waits | Phase::ImportingImage, _) => states::LOGGING_INFRA_PREPARED,
@@ -310,8 +321,11 @@ impl<'a> Turn<'a> {
             (Phase::PreparingNodes, _) => states::PREPARING_NODES,
             (Phase::UpgradingServices, _) => states::UPGRADING_SYSTEM_SERVICES,
             (Phase::UpgradingNodes | Phase::Ended, _) => states::UPGRADING_NODES,
-        };
-        let mut all = vec![(labels::STATE, Some(state))];
+        }
+    }
+
+    fn labels(&self) -> Vec<(&'static str, Option<&'static str>)> {
+        let mut all = vec![(labels::STATE, Some(self.state()))];
         // An older one has lost it to the latest.
         if self.known.is_none() {
             all.push((labels::LATEST, Some("true")));

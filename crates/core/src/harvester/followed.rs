@@ -115,12 +115,17 @@ const BY_RESTORING: &[Followed] = &[
 const BY_SERVICE_STEPS: &[Followed] = &[
     within("Upgrade", NAMESPACE),
     within("ManagedChart", FLEET_NAMESPACE),
+    within("Bundle", FLEET_NAMESPACE),
+    within("Cluster.fleet.cattle.io", FLEET_NAMESPACE),
     all("Addon"),
     labelled("ConfigMap", NAMESPACE, UPGRADE),
     all("Setting.management.cattle.io"),
     within("HelmChart", helm_chart::NAMESPACE),
     labelled("HelmRelease", CATTLE_NAMESPACE, RELEASE_OF_RANCHER),
-    within("Deployment", CATTLE_NAMESPACE),
+    // Manifests of the release may bring them anywhere.
+    all("Deployment"),
+    all("StatefulSet"),
+    all("DaemonSet"),
     labelled("Job", helm_chart::NAMESPACE, CHART_OF_RANCHER),
     labelled("Pod", helm_chart::NAMESPACE, CHART_OF_RANCHER),
 ];

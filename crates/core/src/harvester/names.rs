@@ -14,6 +14,14 @@ pub fn repository_url(upgrade: &str) -> String {
     format!("http://{}.{NAMESPACE}/{}", repository(upgrade), repository::PATH)
 }
 
+/// Where a file of the release is: below its repository, unless it says a URL itself.
+pub fn file_url(upgrade: &str, path: &str) -> String {
+    match path.contains("://") {
+        true => path.to_owned(),
+        false => format!("{}/{}", repository_url(upgrade), path.trim_start_matches('/')),
+    }
+}
+
 pub fn prepare(upgrade: &str) -> String {
     plan(upgrade, names::PREPARE)
 }

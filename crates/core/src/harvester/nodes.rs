@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::decide::{Member, Phase, Turn, members};
 use super::jobs::{self, Course};
 use super::progress::Step;
-use super::{asking, config, images, names, options, pausing, skipping, storage, workloads};
+use super::{asking, config, images, kubelet, names, options, pausing, skipping, stalling, storage, workloads};
 use crate::cluster::{Node, Pod, Secret, condition};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait};
 use crate::quorum::{self, CODE, IS_VOTER, at_risk};
@@ -54,6 +54,17 @@ pub(super) fn next(turn: &mut Turn<'_>) -> bool {
     are_over
 }
 
+/// Nobody waits for the end of an upgrade on a node that was removed; one of its name that joins later begins anew. A Node alone may be
+/// gone for a moment, with its machine at work.
+pub(super) fn forget_who_has_left(turn: &mut Turn<'_>) {
+    let cluster = turn.cluster();
+    let has_left = |name: &str| {
+        let mut machines = cluster.cluster_api.machines.in_namespace(FLEET_NAMESPACE);
+        cluster.nodes.named(name).is_none() && machines.all(|machine| machine.status.node_ref.name != name)
+    };
+    turn.next.nodes.retain(|name, progress| !progress.step.is_at_work() || !has_left(name));
+}
+
 /// The VMs of a node that is back need not wait until all nodes are, nor the next node until they run.
 fn restore_meanwhile(turn: &mut Turn<'_>, nodes: &[Member<'_>]) {
     let cluster = turn.cluster();
@@ -78,8 +89,8 @@ pub(super) fn settle(turn: &mut Turn<'_>) -> bool {
     let mut settled = in_drain.is_empty() && asking::is_settled(turn);
     if !settled {
         let sentence = match in_drain.is_empty() {
-            true => format!("Rancher's planner has not finished with Cluster {FLEET_NAMESPACE}/{LOCAL}"),
-            false => format!("Rancher's planner gives back {}", in_drain.join(", ")),
+            true => format!("the planner has not finished with Cluster {FLEET_NAMESPACE}/{LOCAL}"),
+            false => format!("the planner gives back {}", in_drain.join(", ")),
         };
         turn.wait(Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL), Reason::PlannerWorks, sentence);
     }
@@ -144,8 +155,7 @@ fn leave_to_planner(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
     let name = member.name();
     acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
     if note(Some(plan), POST_DRAIN).is_none() {
-        let sentence = format!("Rancher's planner drains {name} and raises Kubernetes there");
-        turn.wait(Subject::node(name), Reason::PlannerWorks, sentence);
+        stalling::wait_for_planner(turn, member, plan);
     } else if may_go(turn, member) {
         turn.next.set_step(name, Step::PostDraining);
         work(turn, member, types::POST_DRAIN);
@@ -165,19 +175,18 @@ fn begin(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
             let sentence = format!("{name} is paused before its upgrade, as its user has asked");
             turn.wait_with_remedy(Subject::node(name), Reason::NodePaused, sentence, remedy);
         } else if asking::was_raised_unasked(turn, &member) {
-            let sentence =
-                format!("Rancher's planner has raised {name} without asking: its system is still the old one");
+            let sentence = format!("the planner has raised {name} without asking: its system is still the old one");
             let remedy = asking::remedy_of_silence(turn);
             turn.wait_with_remedy(Subject::node(name), Reason::PlannerWorks, sentence, remedy);
         } else {
-            let sentence = format!("Rancher's planner has not come to {name}");
+            let sentence = format!("the planner has not come to {name}");
             turn.wait(Subject::node(name), Reason::PlannerWorks, sentence);
         }
         return;
     }
     if paused {
         let sentence = format!(
-            "{name} is paused before its upgrade, as its user has asked; Rancher's planner waits for it with the nodes that come after"
+            "{name} is paused before its upgrade, as its user has asked; the planner waits for it with the nodes that come after"
         );
         turn.wait_with_remedy(Subject::node(name), Reason::NodePaused, sentence, resume(name));
     } else if may_go(turn, member) {
@@ -249,13 +258,23 @@ fn work(turn: &mut Turn<'_>, member: Member<'_>, job_type: &str) -> bool {
             return false;
         }
     }
-    let told = told_by_pods(turn, job);
+    let mut told = told_by_pods(turn, job);
+    // It is told here, where it is known since when; the steps of a release tell nothing.
+    told.retain(|wait| wait.reason != Reason::KubeletOutdated);
     if told.is_empty() && !images::mend(turn, job) {
         let sentence = format!("Job {NAMESPACE}/{job} works on {}", member.name());
-        turn.wait(Subject::node(member.name()), Reason::JobRunning, sentence);
+        let works = Wait::new(Subject::node(member.name()), Reason::JobRunning, sentence, turn.now);
+        let outdated = if job_type == types::POST_DRAIN { old_kubelet(turn, member.node, job) } else { None };
+        turn.waits.push(outdated.unwrap_or(works));
     }
     turn.waits.extend(told);
     false
+}
+
+/// The planner was done with the node when the Job was made that comes after it.
+fn old_kubelet(turn: &Turn<'_>, node: &Node, job: &str) -> Option<Wait> {
+    let release = turn.next.release.as_ref()?;
+    kubelet::outdated(node, &release.kubernetes, turn.job(job)?.metadata.creation_timestamp, turn.now)
 }
 
 /// What the steps of a Job wait for, as its pods tell.

@@ -2,7 +2,8 @@
 
 use drover_api::harvester::jobs::{self, components, stock};
 use drover_api::harvester::{CATTLE_NAMESPACE, node};
-use drover_api::plan::labels::plan_hash;
+use drover_api::plan::PublishedWait;
+use drover_api::plan::labels::{DISABLED, plan_hash};
 use serde_json::{Value, json};
 
 use super::config;
@@ -13,6 +14,7 @@ use super::upgrade_config::Preload;
 use crate::cluster::Node;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
 use crate::seen::PlanSeen;
+use crate::why::reasons::meaning;
 
 /// In seconds.
 const DEADLINE: i64 = 3600;
@@ -38,26 +40,34 @@ pub(super) fn everywhere(turn: &mut Turn<'_>) -> bool {
     };
     let name = names::prepare(turn.name());
     let subject = Subject::plan(CATTLE_NAMESPACE, &name);
-    if turn.prepare_plan().is_none() {
+    let Some(seen) = turn.prepare_plan() else {
         let plan = plan(turn, &name, components::NODE, concurrency, preparation(turn));
         turn.write(Purpose::Provide, subject.clone(), Act::Create(plan));
         turn.wait(subject, Reason::ImagesPreloading, format!("Plan {CATTLE_NAMESPACE}/{name} is being made"));
         return false;
-    }
+    };
     let waiting: Vec<String> =
         nodes.iter().map(|member| member.name().to_owned()).filter(|node| !has_images(turn, node)).collect();
     if waiting.is_empty() {
         turn.next.prepared = true;
         return true;
     }
-    let sentence = format!("images are loaded on {}", waiting.join(", "));
-    turn.wait_with_remedy(
-        subject,
-        Reason::ImagesPreloading,
-        sentence,
-        format!("drover why plan/{CATTLE_NAMESPACE}/{name}"),
-    );
+    await_plan(turn, seen, Reason::ImagesPreloading, format!("images are loaded on {}", waiting.join(", ")));
     false
+}
+
+/// Waits for a Plan of the Upgrade; what is wrong with it is told here as well, where somebody looks.
+pub(super) fn await_plan(turn: &mut Turn<'_>, plan: &PlanSeen, reason: Reason, sentence: String) {
+    let is_wrong = |wait: &&PublishedWait| {
+        let reason: Option<Reason> = serde_json::from_value(wait.reason.clone().into()).ok();
+        reason.is_some_and(|reason| meaning(reason).alarm)
+    };
+    let wrong: Vec<&PublishedWait> = plan.status.waits.iter().filter(is_wrong).collect();
+    let said = wrong.iter().map(|wait| wait.sentence.as_str());
+    let sentence = [sentence.as_str()].into_iter().chain(said).collect::<Vec<&str>>().join("; ");
+    let why = format!("drover why plan/{}/{}", plan.meta.namespace, plan.meta.name);
+    let remedy = wrong.iter().find_map(|wait| wait.remedy.clone()).unwrap_or(why);
+    turn.wait_with_remedy(Subject::plan(&plan.meta.namespace, &plan.meta.name), reason, sentence, remedy);
 }
 
 /// Whether a node has the images: it carries the result of the Plan, or is left out of it.
@@ -69,7 +79,7 @@ pub(super) fn has_images(turn: &Turn<'_>, node: &str) -> bool {
 pub(super) fn has_run(plan: &PlanSeen, node: &Node) -> bool {
     let hash = plan.status.latest_hash.as_str();
     let carried = node.metadata.labels.get(&plan_hash(&plan.meta.name));
-    carried.is_some_and(|carried| carried == "disabled" || !hash.is_empty() && carried == hash)
+    carried.is_some_and(|carried| carried == DISABLED || !hash.is_empty() && carried == hash)
 }
 
 /// A node that no longer carries the result of a Plan gets its Job again.

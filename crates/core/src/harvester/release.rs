@@ -10,6 +10,17 @@ use serde::{Deserialize, Serialize};
 /// Below the key `drover`: where the chart of Rancher is.
 pub const RANCHER_CHART: &str = "rancherChart";
 
+/// What stands below the key `drover`.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ForSteps {
+    rancher_chart: String,
+    /// The versions of add-ons, by `NAMESPACE/NAME`.
+    addons: BTreeMap<String, String>,
+    /// Files of YAML below the repository, or URLs, in the order in which they are applied.
+    manifests: Vec<String>,
+}
+
 /// `harvester-release.yaml`, as far as it is read.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -43,6 +54,12 @@ pub struct Noted {
     pub monitoring_chart: String,
     pub logging_chart: String,
     pub min_upgradable_version: String,
+    /// The versions of add-ons, by `NAMESPACE/NAME`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub addons: BTreeMap<String, String>,
+    /// Where its further manifests are: below the repository, or URLs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub manifests: Vec<String>,
 }
 
 /// What the repository has answered.
@@ -127,17 +144,46 @@ impl Release {
         self.drover.as_ref()?.get(RANCHER_CHART)?.as_str().filter(|path| !path.is_empty())
     }
 
+    /// What is wrong with what it says to Drover's steps.
+    pub fn unclear(&self) -> Option<String> {
+        let said = match self.for_steps() {
+            Ok(said) => said,
+            Err(error) => return Some(error.to_string()),
+        };
+        let is_named = |key: &&String| {
+            let parts: Vec<&str> = key.split('/').collect();
+            parts.len() == 2 && parts.iter().all(|part| !part.is_empty())
+        };
+        if let Some(key) = said.addons.keys().find(|key| !is_named(key)) {
+            return Some(format!("addons: {key:?} is no NAMESPACE/NAME"));
+        }
+        if let Some((key, _)) = said.addons.iter().find(|(_, version)| version.is_empty()) {
+            return Some(format!("addons: {key} has no version"));
+        }
+        let again = |(at, path): (usize, &String)| path.is_empty() || said.manifests[..at].contains(path);
+        let twice = said.manifests.iter().enumerate().find(|one| again(*one));
+        twice.map(|(_, path)| format!("manifests: {path:?} is empty, or is there twice"))
+    }
+
+    fn for_steps(&self) -> Result<ForSteps, serde_json::Error> {
+        let said = self.drover.clone().filter(|said| !said.is_null());
+        said.map_or_else(|| Ok(ForSteps::default()), serde_json::from_value)
+    }
+
     pub fn noted(&self) -> Noted {
+        let ForSteps { rancher_chart, addons, manifests } = self.for_steps().unwrap_or_default();
         Noted {
             harvester: self.harvester.clone(),
             harvester_chart: self.harvester_chart.clone(),
             os: self.os.clone(),
             kubernetes: self.kubernetes.clone(),
             rancher: self.rancher.clone(),
-            rancher_chart: self.rancher_chart().unwrap_or_default().to_owned(),
+            rancher_chart,
             monitoring_chart: self.monitoring_chart.clone(),
             logging_chart: self.logging_chart.clone(),
             min_upgradable_version: self.min_upgradable_version.clone(),
+            addons,
+            manifests,
         }
     }
 }
@@ -219,6 +265,31 @@ mod tests {
         assert!(unknown.steps(&BTreeMap::new()).unwrap_err().contains("rancher/harvester-upgrade:v1.8.0"));
         unknown.release.kubevirt.clear();
         assert!(unknown.steps(&BTreeMap::new()).unwrap_err().contains("kubevirt"));
+    }
+
+    #[test]
+    fn what_a_release_says_to_drovers_steps_has_to_be_clear() {
+        let with = |drover: serde_json::Value| Release { drover: Some(drover), ..Release::default() };
+        let addons = serde_json::json!({ "harvester-system/pcidevices-controller": "1.8.0" });
+        let clear =
+            with(serde_json::json!({ "rancherChart": "r.tgz", "addons": addons, "manifests": ["a.yaml", "b.yaml"] }));
+        assert_eq!(clear.unclear(), None);
+        let noted = clear.noted();
+        assert_eq!((noted.rancher_chart.as_str(), noted.addons.len(), noted.manifests.len()), ("r.tgz", 1, 2));
+        for nothing in [serde_json::json!({}), serde_json::Value::Null] {
+            assert_eq!(with(nothing).unclear(), None);
+        }
+        for (drover, word) in [
+            (serde_json::json!({ "addons": { "pcidevices-controller": "1" } }), "is no NAMESPACE/NAME"),
+            (serde_json::json!({ "addons": { "a/b/c": "1" } }), "is no NAMESPACE/NAME"),
+            (serde_json::json!({ "addons": { "a/b": "" } }), "a/b has no version"),
+            (serde_json::json!({ "manifests": ["a.yaml", "a.yaml"] }), "is there twice"),
+            (serde_json::json!({ "manifests": [""] }), "is empty"),
+            (serde_json::json!({ "manifests": "a.yaml" }), "invalid type"),
+        ] {
+            let said = with(drover).unclear().unwrap();
+            assert!(said.contains(word), "{said}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::progress::Ending;
 use super::release::{RANCHER_CHART, Release, Served, Steps};
 use super::{names, options, repo_vm};
 use crate::cluster::condition;
-use crate::decision::{Act, Kind, Purpose, Question, Reason, Subject};
+use crate::decision::{Act, Kind, Purpose, Question, Reason, Subject, Write};
 use crate::preflight::version_refused;
 
 /// A repository that does not answer is asked again after this time, in seconds.
@@ -91,7 +91,7 @@ pub(super) fn import(turn: &mut Turn<'_>) -> bool {
     false
 }
 
-/// The object that a collector of logs works on; nobody waits for it.
+/// The object that a collector of logs works on; nobody waits for it. It is admitted only while the Upgrade says that it has none yet.
 fn log(turn: &mut Turn<'_>) {
     let name = names::log(turn.name());
     let wanted = turn.view.upgrade.spec.log_enabled.unwrap_or(true);
@@ -106,7 +106,8 @@ fn log(turn: &mut Turn<'_>) {
         },
         "spec": { "upgradeName": turn.name() },
     });
-    turn.write(Purpose::Provide, Subject::new(Kind::UpgradeLog, NAMESPACE, &name), Act::Create(log));
+    let subject = Subject::new(Kind::UpgradeLog, NAMESPACE, &name);
+    turn.last.push(Write { purpose: Purpose::Provide, subject, act: Act::Create(log) });
 }
 
 fn image(turn: &Turn<'_>) -> Value {
@@ -285,6 +286,10 @@ fn accept(turn: &mut Turn<'_>, served: &Served) -> bool {
             return refused(turn, sentence, remedy);
         }
     };
+    if let Some(flaw) = release.unclear().filter(|_| steps == Steps::Drover) {
+        let sentence = format!("the key drover of {} cannot be followed: {flaw}", repository::RELEASE_FILE);
+        return refused(turn, sentence, "take another image".to_owned());
+    }
     if let Some((sentence, remedy)) = rancher_out_of_reach(turn, release).filter(|_| steps == Steps::Drover) {
         return refused(turn, sentence, remedy);
     }

@@ -61,6 +61,6 @@ pub(super) fn answer(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
     turn.next.set_step(name, Step::Skipping);
     acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
     acknowledge(turn, plan, POST_DRAIN, POST_HOOK);
-    let sentence = format!("Rancher's planner has its turn on {name}, which is skipped: its system stays as it is");
+    let sentence = format!("the planner has its turn on {name}, which is skipped: its system stays as it is");
     turn.wait(Subject::node(name), Reason::PlannerWorks, sentence);
 }

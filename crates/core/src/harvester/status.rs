@@ -196,6 +196,8 @@ fn log_ready(turn: &Turn<'_>) -> Words {
     match started {
         Some(started) if started.is_true() => plain(TRUE),
         Some(_) => plain(UNKNOWN),
+        // It is made next.
+        None if log.is_none() && turn.phase == Phase::ImportingImage => plain(UNKNOWN),
         None => (FALSE, reasons::NO_COLLECTOR.to_owned(), reasons::NO_COLLECTOR_MESSAGE.to_owned()),
     }
 }

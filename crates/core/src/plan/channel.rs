@@ -192,4 +192,19 @@ mod tests {
             assert!(named(302, location).is_err(), "{location}");
         }
     }
+
+    #[test]
+    fn after_each_failure_twice_as_long_passes_and_never_more_than_an_interval() {
+        let pauses = |failures: u32| {
+            let answer = Err("away".to_owned());
+            let heard = Heard { url: String::new(), at: Timestamp::UNIX_EPOCH, pending: false, answer, failures };
+            pause(&heard, SignedDuration::from_hours(24))
+        };
+        assert_eq!(pauses(0), SignedDuration::from_hours(24));
+        assert_eq!([1, 2, 3, 4].map(pauses), [1, 2, 4, 8].map(|times| FIRST_PAUSE * times));
+        assert_eq!(
+            [11, 12, 90].map(pauses),
+            [FIRST_PAUSE * 1024; 3].map(|long| long.min(SignedDuration::from_hours(24)))
+        );
+    }
 }

@@ -92,6 +92,8 @@ mod tests {
             ("alpine", "alpine:v1"),
             ("docker.io/library/alpine", "alpine:v1"),
             ("library/alpine", "alpine:v1"),
+            ("docker.io/library/a/b", "library/a/b:v1"),
+            ("quay.io/library/alpine", "quay.io/library/alpine:v1"),
             ("index.docker.io/alpine", "alpine:v1"),
             ("docker.io/rancher/k3s-upgrade", "rancher/k3s-upgrade:v1"),
             ("localhost/x", "localhost/x:v1"),
@@ -121,6 +123,13 @@ mod tests {
         let long = format!("reg.example/{}", "x".repeat(256));
         for image in ["", "Alpine", "a/B", "a//b", "-a", "a..b", "a___b", "reg.example:x/a", "a b", "/a", &id, &long] {
             assert_eq!(with_tag(image, "v1"), image);
+        }
+        for domain in
+            ["-reg.example", "reg-.example", "reg.-example", "reg.example-", "reg.example:", "[]", "[x]", "r_g.e"]
+        {
+            let image = format!("{domain}/A/b");
+            assert_eq!(with_tag(&image, "v1"), image);
+            assert!(!is_domain(domain), "{domain}");
         }
     }
 

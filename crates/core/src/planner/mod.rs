@@ -177,6 +177,9 @@ pub fn decide(view: &View<'_>, now: Timestamp) -> Decision {
 /// What is to be done, and what is waited for.
 fn work(view: &View<'_>, claims: &Claims, now: Timestamp, decision: &mut Decision) -> Option<String> {
     if view.capi.is_some_and(|capi| capi.paused()) {
+        let mut kept = claims.clone();
+        decision.writes.extend(node::put_back(view, &entries(view), &mut kept));
+        decision.writes.extend((kept != *claims).then(|| write_claims(view, &kept, Purpose::ReleaseNode)));
         return Some("CAPI cluster or RKEControlPlane is paused".to_owned());
     }
     let entries = entries(view);
@@ -191,19 +194,19 @@ fn work(view: &View<'_>, claims: &Claims, now: Timestamp, decision: &mut Decisio
     }
     let mut claimed = claims.clone();
     let mut told = None;
-    let mut servers_are_done = true;
+    let (mut servers_are_done, mut held_up) = (true, false);
     for tier in Tier::ALL {
         // A version is raised on every server before it is on a worker.
-        if tier == Tier::Worker && !servers_are_done {
-            break;
-        }
-        let of_tier: Vec<Entry<'_>> = entries.iter().copied().filter(|entry| tier.has(entry.secret)).collect();
+        held_up |= tier == Tier::Worker && !servers_are_done;
+        // Whoever is out comes back all the same: a node of an earlier tier may wait for just that.
+        let has_turn = |entry: &&Entry<'_>| tier.has(entry.secret) && (!held_up || is_claimed(entry, claims));
+        let of_tier: Vec<Entry<'_>> = entries.iter().filter(has_turn).copied().collect();
         let turn = tier_turn(view, tier, &of_tier, &mut claimed, now, decision);
-        servers_are_done &= turn.is_done();
+        // Between two of its steps a node waits for nothing, and is out all the same.
+        let is_out = of_tier.iter().any(|entry| is_claimed(entry, &claimed));
+        servers_are_done &= turn.is_done() && !is_out;
         told = told.or_else(|| turn.tell(tier));
-        if turn.holds_up_others() {
-            break;
-        }
+        held_up |= turn.holds_up_others() || is_out;
     }
     decision.writes.extend(executor::stray(view, &entries));
     // Whoever has left the cluster holds no claim.
@@ -284,6 +287,10 @@ fn elect(entries: &[Entry<'_>]) -> Vec<Write> {
     }
 }
 
+fn is_claimed(entry: &Entry<'_>, claims: &Claims) -> bool {
+    entry.node.is_some_and(|node| claims.nodes.contains_key(&node.meta.name))
+}
+
 fn tier_turn(
     view: &View<'_>,
     tier: Tier,
@@ -299,8 +306,7 @@ fn tier_turn(
     let mut out = entries.iter().filter(|entry| node::is_out(entry, claims)).count();
     let mut waits = Waits::default();
     for entry in entries {
-        let is_claimed = entry.node.is_some_and(|node| claims.nodes.contains_key(&node.meta.name));
-        if !is_claimed && (node::needs_plan(view, entry) || executor::is_due(view, entry)) {
+        if !is_claimed(entry, claims) && (node::needs_plan(view, entry) || executor::is_due(view, entry)) {
             // A machine that is out by itself, or by another planner's drain, needs no slot beside its own.
             let is_out = node::is_out(entry, claims);
             let others = out - usize::from(is_out);

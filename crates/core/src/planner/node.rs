@@ -38,9 +38,8 @@ pub fn needs_plan(view: &View<'_>, entry: &Entry<'_>) -> bool {
 
 /// It takes up a slot of its tier.
 pub fn is_out(entry: &Entry<'_>, claims: &Claims) -> bool {
-    let is_claimed = entry.node.is_some_and(|node| claims.nodes.contains_key(&node.meta.name));
     let secret = entry.secret;
-    is_claimed || secret.is_in_drain() || !secret.is_in_sync() || !secret.ill_probes().is_empty()
+    super::is_claimed(entry, claims) || secret.is_in_drain() || !secret.is_in_sync() || !secret.ill_probes().is_empty()
 }
 
 /// What is to be done for a machine that has its turn, or has had it.
@@ -232,6 +231,19 @@ fn after(
         return decision.writes.push(give_back(node, node.mark().is_some_and(|mark| mark.cordoned)));
     }
     claims.nodes.remove(&node.meta.name);
+}
+
+/// A pause may last: nodes that were taken, and about which nobody was asked yet, or no longer is, are given back.
+pub fn put_back(view: &View<'_>, entries: &[Entry<'_>], claims: &mut Claims) -> Vec<Write> {
+    let mut writes = Vec::new();
+    for entry in entries.iter().filter(|entry| needs_plan(view, entry) && !entry.secret.is_in_drain()) {
+        let Some(node) = entry.node.filter(|node| claims.nodes.contains_key(&node.meta.name)) else { continue };
+        match is_ours(view, node) {
+            true => writes.push(give_back(node, node.mark().is_some_and(|mark| mark.cordoned))),
+            false => drop(claims.nodes.remove(&node.meta.name)),
+        }
+    }
+    writes
 }
 
 /// The agent of a machine does not try again what it has called failed: it is told to.

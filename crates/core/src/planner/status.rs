@@ -1,5 +1,6 @@
 //! What the planner waits for, where people look: the conditions of the control plane and of the two Clusters.
 
+use drover_api::cluster_api::cluster::conditions::CONTROL_PLANE_READY;
 use drover_api::cluster_api::cluster::phases;
 use drover_api::rancher::rke_control_plane::conditions;
 use jiff::Timestamp;
@@ -10,8 +11,6 @@ use super::{Act, Purpose, Target, View, Write, replacing};
 
 /// Of a provisioning Cluster, beside those that it shares with its control plane.
 const UPDATED: &str = "Updated";
-/// Of a Cluster of Cluster API.
-const CONTROL_PLANE_READY: &str = "ControlPlaneReady";
 
 pub fn publish(view: &View<'_>, waits_for: Option<&str>, now: Timestamp) -> Vec<Write> {
     let is_done = waits_for.is_none();

@@ -6,6 +6,7 @@ use super::seen::checksum;
 use super::*;
 
 mod executor;
+mod stories;
 
 const FROM: &str = "v1.33.5+rke2r1";
 const TO: &str = "v1.34.1+rke2r1";
@@ -315,6 +316,30 @@ fn a_worker_that_is_out_by_itself_takes_up_the_slot_and_goes_before_one_in_servi
 }
 
 #[test]
+fn a_node_that_is_out_comes_back_while_one_of_an_earlier_tier_waits_for_that() {
+    let mut world = ready(hooks(), &SERVERS);
+    let mark = "harvesterhci.io/node-upgrade-pause";
+    world.nodes.get_mut("node-1").unwrap()["metadata"]["annotations"][mark] = json!("up");
+    world.ask(TO);
+    world.settle();
+    assert_eq!(world.cordoned(), ["node-2"], "the first one pauses");
+    world.nodes.get_mut("node-1").unwrap()["metadata"]["annotations"].as_object_mut().unwrap().remove(mark);
+    let token = world.note(2, PRE).unwrap();
+    world.set_note(2, "x/pre", &token);
+    let said = world.settle().unwrap();
+    assert!(said.starts_with("configuring bootstrap node(s) custom-1: etcd needs 2 of 3 voters"), "{said}");
+    world.drained("node-2");
+    world.settle();
+    world.applied(2);
+    world.settle();
+    world.set_note(2, "x/post", &token);
+
+    world.settle();
+
+    assert_eq!(world.cordoned(), ["node-1"]);
+}
+
+#[test]
 fn a_mark_that_was_lost_is_written_again() {
     let mut world = ready(hooks(), &SERVERS);
     world.ask(TO);
@@ -476,8 +501,40 @@ fn a_cluster_that_is_paused_is_left_alone() {
 }
 
 #[test]
+fn a_pause_gives_back_what_was_taken_and_nobody_is_asked_about() {
+    let mut world = ready(hooks(), &SERVERS);
+    world.ask(TO);
+    world.settle();
+    assert_eq!(world.cordoned(), ["node-1"]);
+    world.capi["spec"]["paused"] = json!(true);
+    world.settle();
+    assert_eq!(world.cordoned(), ["node-1"], "its hooks are at work");
+
+    for key in ["rke.cattle.io/drain-options", PRE] {
+        world.set_note(1, key, "");
+    }
+    world.settle();
+
+    assert_eq!(world.cordoned(), Vec::<&str>::new());
+    assert_eq!(world.nodes["node-1"]["metadata"]["labels"]["drover.dev/claim"], Value::Null);
+    assert!(world.plane["metadata"]["annotations"]["drover.dev/claims"].as_str().unwrap().contains(r#""nodes":{}"#));
+}
+
+#[test]
 fn a_machine_without_its_secret_is_named() {
     let mut world = ready(drains(), &["ec", "w", "w"]);
     world.secrets.remove("custom-3-machine-plan");
     assert_eq!(world.settle().as_deref(), Some("waiting for the machine-plan Secret of custom-3"));
+}
+
+#[test]
+fn a_control_plane_says_what_is_asked_for_and_what_all_machines_had_last() {
+    let plane: ControlPlaneSeen = serde_json::from_value(json!({
+        "metadata": { "name": "local" }, "spec": { "kubernetesVersion": TO, "provisionGeneration": 7 },
+        "status": { "appliedSpec": { "kubernetesVersion": FROM, "provisionGeneration": 6 } },
+    }))
+    .unwrap();
+    assert_eq!((plane.version(), plane.generation()), (TO, 7));
+    assert_eq!(plane.asked(), format!("{TO} 7"));
+    assert_eq!(plane.applied(), Some(format!("{FROM} 6")));
 }

@@ -129,6 +129,26 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_is_of_the_first_tier_of_its_roles_and_of_no_other() {
+        let tiers = |roles: &[&str]| {
+            let labels: serde_json::Map<String, serde_json::Value> =
+                roles.iter().map(|role| (format!("rke.cattle.io/{role}"), "true".into())).collect();
+            let secret: SecretSeen =
+                serde_json::from_value(serde_json::json!({ "metadata": { "name": "m", "labels": labels } })).unwrap();
+            Tier::ALL.into_iter().filter(|tier| tier.has(&secret)).map(Tier::name).collect::<Vec<_>>()
+        };
+        assert_eq!(tiers(&["etcd-role", "init-node"]), ["bootstrap"]);
+        assert_eq!(tiers(&["etcd-role", "control-plane-role", "worker-role", "init-node"]), ["bootstrap"]);
+        assert_eq!(tiers(&["etcd-role"]), ["etcd"]);
+        assert_eq!(tiers(&["etcd-role", "control-plane-role", "worker-role"]), ["etcd"]);
+        assert_eq!(tiers(&["control-plane-role"]), ["control plane"]);
+        assert_eq!(tiers(&["control-plane-role", "worker-role"]), ["control plane"]);
+        assert_eq!(tiers(&["worker-role"]), ["worker"]);
+        assert_eq!(tiers(&["init-node"]), [""; 0]);
+        assert_eq!(tiers(&[]), [""; 0]);
+    }
+
+    #[test]
     fn at_most_three_machines_are_named() {
         let mut waits = Waits::default();
         ["a", "b", "c", "d", "e"].iter().for_each(|name| waits.configuring(name, "waiting for plan to be applied"));

@@ -67,3 +67,38 @@ pub fn drain(options: &DrainOptions) -> Options {
         at_once: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_emptied_as_the_options_say() {
+        let asked = json!({ "enabled": true, "force": true, "ignoreDaemonSets": false, "deleteEmptyDirData": true,
+            "gracePeriod": 30, "timeout": 90, "disableEviction": true, "skipWaitForDeleteTimeoutSeconds": 7 });
+        let whole = Options {
+            force: true,
+            ignore_daemon_sets: false,
+            delete_empty_dir_data: true,
+            grace_seconds: Some(30),
+            timeout: Some(SignedDuration::from_secs(90)),
+            on_timeout: OnTimeout::Fail,
+            disable_eviction: true,
+            skip_ending_after: Some(7),
+            at_once: None,
+        };
+        assert_eq!(drain(&read(&asked.to_string())), whole);
+    }
+
+    #[test]
+    fn what_the_options_leave_open_is_gentle_and_ends() {
+        let zeros = json!({ "gracePeriod": 0, "timeout": 0, "skipWaitForDeleteTimeoutSeconds": 0 });
+        for asked in [json!({}), zeros] {
+            let options = drain(&read(&asked.to_string()));
+            assert!(options.ignore_daemon_sets && !options.force && !options.disable_eviction);
+            assert!(!options.delete_empty_dir_data);
+            assert_eq!((options.grace_seconds, options.skip_ending_after), (None, None));
+            assert_eq!(options.timeout, Some(SignedDuration::from_secs(ONE_TRY)));
+        }
+    }
+}

@@ -10,6 +10,7 @@ use crate::cluster::Cluster;
 
 const FAMILIES: &[(&str, &str)] = &[
     ("apis", include_str!("cases/apis.yaml")),
+    ("boundaries", include_str!("cases/boundaries.yaml")),
     ("budgets", include_str!("cases/budgets.yaml")),
     ("capacity", include_str!("cases/capacity.yaml")),
     ("certificates", include_str!("cases/certificates.yaml")),

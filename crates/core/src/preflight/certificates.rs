@@ -14,6 +14,19 @@ const MONTH: i64 = 30;
 /// An authority takes longer to replace: everybody has to learn of the new one first.
 const QUARTER: i64 = 90;
 
+/// What is said of the authorities of guest clusters, whoever keeps these: each of the two kinds looks for itself.
+pub(super) const AN_AUTHORITY_ENDS: Check = Check {
+    code: "",
+    severity: Severity::Blocks,
+    scope: Scope::Guests,
+    title: "An authority of the guest cluster ends soon",
+    consequence: "when it has ended, no machine trusts another any more, new ones too: an update makes none anew. Within three months \
+                  it is a risk, within a week it blocks.",
+    remedy: "replace the authorities by hand, as Kubernetes describes it (manual rotation of CA certificates), before the update",
+    reads: &[],
+    look: |_, _| Vec::new(),
+};
+
 pub const CHECKS: &[Check] = &[
     Check {
         code: "DRV-CERT-001",

@@ -2,7 +2,7 @@
 
 use jiff::SignedDuration;
 
-use super::certificates::of_guest;
+use super::certificates::{AN_AUTHORITY_ENDS, of_guest};
 use super::guests::{missing_secrets, not_running};
 use super::versions::Release;
 use super::{Asked, Check, Finding, Intent, Scope, Severity, path};
@@ -92,14 +92,10 @@ pub const CHECKS: &[Check] = &[
     },
     Check {
         code: "DRV-CAPI-009",
-        severity: Severity::Blocks,
         scope: Scope::ClusterApi,
-        title: "An authority of the guest cluster ends soon",
-        consequence: "when it has ended, no machine trusts another any more, new ones too: an update makes none anew. Within three months \
-                      it is a risk, within a week it blocks.",
-        remedy: "replace the authorities by hand, as Kubernetes describes it (manual rotation of CA certificates), before the update",
         reads: &["KubeadmControlPlane", "Secret", "SecretContents"],
         look: authorities,
+        ..AN_AUTHORITY_ENDS
     },
 ];
 

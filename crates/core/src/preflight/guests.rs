@@ -10,7 +10,7 @@ use drover_api::tanzu::tanzu_kubernetes_release::{conditions, labels as release_
 use drover_api::tanzu::{NAMESPACE, tanzu_kubernetes_cluster::jobs};
 use drover_api::vm_operator::virtual_machine_image::annotations::DISTRIBUTION;
 
-use super::certificates::of_guest;
+use super::certificates::{AN_AUTHORITY_ENDS, of_guest};
 use super::versions::Release;
 use super::{Asked, Check, Finding, Intent, Scope, Severity};
 use crate::cluster::tanzu::{GuestCluster, MachineImage, Pool, Release as Distribution};
@@ -152,14 +152,10 @@ pub const CHECKS: &[Check] = &[
     },
     Check {
         code: "DRV-TKC-014",
-        severity: Severity::Blocks,
         scope: Scope::Guests,
-        title: "An authority of the guest cluster ends soon",
-        consequence: "when it has ended, no machine trusts another any more, new ones too: an update makes none anew. Within three months \
-                      it is a risk, within a week it blocks.",
-        remedy: "replace the authorities by hand, as Kubernetes describes it (manual rotation of CA certificates), before the update",
         reads: &["TanzuKubernetesCluster", "Secret", "SecretContents"],
         look: authorities,
+        ..AN_AUTHORITY_ENDS
     },
 ];
 
@@ -313,6 +309,12 @@ fn classes(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
             missing.insert(("StorageClass", pool.storage_class.as_str()));
         }
     }
+    // Those of the guest lead to those of the same name here.
+    let storage = &guest.spec.settings.storage;
+    let named = storage.classes.iter().chain([&storage.default_class]).filter(|name| !name.is_empty());
+    missing.extend(
+        named.filter(|name| cluster.storage_classes.named(name).is_none()).map(|name| ("StorageClass", name.as_str())),
+    );
     let finding = |(kind, name): (&str, &str)| {
         Finding::new(format!("there is no {kind} \"{name}\"")).on(guest).about([ObjectRef::new(kind, "", name)])
     };

@@ -3,6 +3,7 @@
 use drover_api::harvester::setting::names;
 use drover_api::harvester::upgrade::annotations;
 use drover_api::harvester::version::TAG_DEV;
+use drover_api::node::roles;
 
 use super::intent::setting;
 use super::known_issues::{self, Product};
@@ -109,7 +110,7 @@ fn release_of(node: &Node) -> Option<Release> {
 }
 
 pub fn is_control_plane(node: &Node) -> bool {
-    const ROLES: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
+    const ROLES: [&str; 2] = [roles::CONTROL_PLANE, roles::MASTER];
     ROLES.iter().any(|role| node.metadata.labels.contains_key(*role))
 }
 

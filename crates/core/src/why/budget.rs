@@ -106,11 +106,12 @@ fn never(cluster: &Cluster, budget: &PodDisruptionBudget, pod: &Pod, link: impl 
     let (namespace, own) = (&budget.metadata.namespace, &budget.metadata.name);
     let edit = format!("kubectl edit pdb -n {namespace} {own}");
     let remedy = match (enough(budget), cluster.root_owner(&pod.metadata)) {
-        (Some(replicas), Some(owner)) if matches!(owner.kind.as_str(), "Deployment" | "StatefulSet") => format!(
-            "run one more pod: kubectl scale -n {namespace} {}/{} --replicas={replicas}; or change the budget: {edit}",
-            owner.kind.to_lowercase(),
-            owner.name
-        ),
+        (Some(replicas), Some(owner)) if matches!(owner.kind.as_str(), "Deployment" | "StatefulSet") => {
+            let more = if replicas == status.expected_pods + 1 { "one more pod" } else { "more pods" };
+            let (kind, name) = (owner.kind.to_lowercase(), &owner.name);
+            let scale = format!("kubectl scale -n {namespace} {kind}/{name} --replicas={replicas}");
+            format!("run {more}: {scale}; or change the budget: {edit}")
+        }
         _ => format!("change the budget: {edit}"),
     };
     link(statement).remedy(remedy)

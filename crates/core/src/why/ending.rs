@@ -45,7 +45,9 @@ pub fn holds(cluster: &Cluster, pod: &Pod) -> Option<Chain> {
         Some(event) => format!("{name} does not end: {}", event.message),
         None => format!("{name} does not end although its time was over at {end}"),
     };
-    let late = link(statement).outlook(Outlook::Maybe).remedy(format!("look at the kubelet of Node {host}; {force}"));
+    // One that never had a node has no kubelet that would end it.
+    let remedy = if host.is_empty() { force } else { format!("look at the kubelet of Node {host}; {force}") };
+    let late = link(statement).outlook(Outlook::Maybe).remedy(remedy);
     let is_just_late = told.is_none() && cluster.looked_at.duration_since(end) < LATE;
     Some(vec![if is_just_late { late.as_usual() } else { late }])
 }

@@ -6,7 +6,7 @@ use drover_api::harvester::{NAMESPACE, jobs};
 
 use super::link::{Cause, Chain, Link, Outlook, sort};
 use super::plan::once_a_root;
-use super::{Explanation, drain, upgrade};
+use super::{Driver, Explanation, drain, upgrade};
 use crate::cluster::{Cluster, Condition, NODE_LEASES, Node, ObjectRef, condition};
 use crate::harvester::progress::Step;
 
@@ -226,7 +226,11 @@ fn for_upgrade(node: &Node, stage: &upgrade::Stage) -> Link {
     match stage.step {
         Step::Failed => {
             let why = if stage.failure.is_empty() { String::new() } else { format!(": {}", stage.failure) };
-            let remedy = format!("find out why, then: drover upgrade retry upgrade/{}", upgrade.name);
+            // Nobody but Drover tries a node again.
+            let remedy = match stage.driver {
+                Driver::Drover => format!("find out why, then: drover upgrade retry upgrade/{}", upgrade.name),
+                _ => format!("find out why; {}", upgrade::NO_RETRY),
+            };
             link(format!("Node {name} stays cordoned since its upgrade failed{why}")).remedy(remedy)
         }
         step if step.is_at_work() => {

@@ -155,9 +155,23 @@ fn of_upgrades(reason: Reason) -> Meaning {
             true,
         ),
         Reason::NodePaused => means("Somebody has paused a node.", "Resume it.", No, false),
-        Reason::PlannerWorks => means("Rancher's planner is at work.", "It goes on to the next step.", Yes, false),
+        Reason::PlannerWorks => {
+            means("The planner of the machines is at work.", "It goes on to the next step.", Yes, false)
+        }
+        Reason::PlannerStalls => means(
+            "The planner of the machines does not get on with a node that it may drain.",
+            "It goes on; if nothing is in its way, restart it.",
+            Maybe,
+            true,
+        ),
         Reason::AnotherNodeIsOut => means("Another node is out.", "That node is done.", Yes, false),
         Reason::QuorumAtRisk => means("etcd would lose its quorum.", "The other members are well again.", Maybe, true),
+        Reason::KubeletOutdated => means(
+            "The kubelet of a node does not run the version that was installed there.",
+            "RKE2 is restarted.",
+            Maybe,
+            true,
+        ),
         Reason::NodeRebooting => means("A node boots its new system.", "It is back.", Yes, false),
         Reason::VolumeUnhealthy => {
             means("A volume has too few sound replicas.", "Its replicas are rebuilt.", Maybe, true)

@@ -160,7 +160,8 @@ pub fn unhealthy(cluster: &Cluster, volume: &Volume) -> Chain {
     let keepers = keepers(cluster);
     let wanted = volume.spec.number_of_replicas;
     if wanted > keepers {
-        let statement = format!("volume {claim} wants {wanted} replicas, and only {keepers} nodes can hold one");
+        let nodes = if keepers == 1 { "1 node".to_owned() } else { format!("{keepers} nodes") };
+        let statement = format!("volume {claim} wants {wanted} replicas, and only {nodes} can hold one");
         let remedy = format!(
             "kubectl -n {namespace} patch volumes.longhorn.io {name} --type merge -p '{{\"spec\":{{\"numberOfReplicas\":{keepers}}}}}'"
         );

@@ -3,7 +3,7 @@
 //! See `tests/clusters/README.md` for how a case is added. What the command line prints of them is held in `crates/cli/tests/all/clusters`.
 
 #[path = "../../../../tests/clusters/cases.rs"]
-mod cases;
+pub mod cases;
 
 use std::path::{Path, PathBuf};
 
@@ -23,9 +23,9 @@ const CASES: usize = 120;
 const BEFORE: usize = 35;
 
 #[derive(serde::Deserialize)]
-struct Case {
+pub struct Case {
     /// `upgrade/NAME`, `plan/NAMESPACE/NAME`, `node/NAME`, `pod/NAMESPACE/NAME`, ….
-    ask: String,
+    pub ask: String,
     /// The object that holds it up in truth: `Pod/shop/cart-0`.
     cause: String,
     /// Something that the first statement or its remedy says.
@@ -33,26 +33,51 @@ struct Case {
 }
 
 #[derive(serde::Deserialize)]
-struct Before {
+pub struct Before {
     /// The arguments: an object, or `--to VERSION`.
     #[serde(default)]
-    asked: String,
+    pub asked: String,
     /// The code of the finding that is told first; none if nothing is found.
     #[serde(default)]
     first: Option<String>,
 }
 
 fn cluster(folder: &Path) -> Cluster {
-    let mut collection = Collection::new(Timestamp::UNIX_EPOCH);
+    cluster_of(documents(folder))
+}
+
+/// Each object with the name of the file that it stands in.
+pub fn documents(folder: &Path) -> Vec<(String, Value)> {
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(folder.join("objects")).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
+    let mut all = Vec::new();
     for file in files {
-        collection.saw_resource(&file.file_stem().unwrap().to_string_lossy());
+        let stem = file.file_stem().unwrap().to_string_lossy().into_owned();
         let documents: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(&file).unwrap()).unwrap();
-        documents.into_iter().for_each(|document| take(&mut collection, document));
+        // A file without an object says, too, that its kind was looked at.
+        all.push((stem.clone(), Value::Null));
+        all.extend(documents.into_iter().map(|document| (stem.clone(), document)));
+    }
+    all
+}
+
+pub fn cluster_of(documents: Vec<(String, Value)>) -> Cluster {
+    let mut collection = Collection::new(Timestamp::UNIX_EPOCH);
+    for (file, document) in documents {
+        collection.saw_resource(&file);
+        take(&mut collection, document);
     }
     collection.finish()
+}
+
+pub fn intent(cluster: &Cluster, asked: &str) -> Intent {
+    match asked.split_whitespace().collect::<Vec<_>>()[..] {
+        [] => Intent::anything(),
+        ["--to", version] => Intent::version(version),
+        [object] => Intent::named(cluster, object).unwrap(),
+        _ => panic!("{asked}"),
+    }
 }
 
 /// A list stands for its items; an empty one says that there is none.
@@ -138,12 +163,7 @@ fn every_cluster_before_an_upgrade_is_told_its_true_trouble_first() {
     for folder in &cases {
         let case: Before = read(&folder.join("preflight.yaml"));
         let cluster = cluster(folder);
-        let intent = match case.asked.split_whitespace().collect::<Vec<_>>()[..] {
-            [] => Intent::anything(),
-            ["--to", version] => Intent::version(version),
-            [object] => Intent::named(&cluster, object).unwrap(),
-            _ => panic!("{}: {}", folder.display(), case.asked),
-        };
+        let intent = intent(&cluster, &case.asked);
         let report = examine(&cluster, &intent);
         let first = report.findings.first().map(|finding| finding.code.to_owned());
         if first != case.first {

@@ -37,7 +37,7 @@ pub(crate) fn serve(store: &mut Store, definition: &Object) {
     if let Some(resource) = resource(definition)
         && !is_built_in(store, &resource.id.group, &resource.id.plural)
     {
-        store.serve(resource);
+        store.serve(Arc::new(resource));
     }
 }
 

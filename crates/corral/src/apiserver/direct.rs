@@ -32,9 +32,9 @@ pub struct Direct {
 }
 
 /// A kind that the types know at compile time: those of k8s-openapi and of derived custom resources.
-pub trait Kind: Resource<DynamicType = ()> + Serialize + DeserializeOwned {}
+pub trait Kind: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Send + 'static {}
 
-impl<K: Resource<DynamicType = ()> + Serialize + DeserializeOwned> Kind for K {}
+impl<K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Send + 'static> Kind for K {}
 
 impl Direct {
     pub(super) fn new(server: ApiServer, actor: &str) -> Self {
@@ -47,7 +47,7 @@ impl Direct {
             let collection = store.find(&K::group(&()), &K::plural(&())).ok_or_else(no_such_resource)?;
             Ok::<_, Box<Status>>(collection.objects.get(&*key(namespace.unwrap_or_default(), name)).cloned())
         })?;
-        found.map(|stored| typed(&stored)).transpose()
+        found.map(|stored| stored.typed()).transpose()
     }
 
     /// All objects of a kind, by namespace and name.
@@ -56,20 +56,20 @@ impl Direct {
             let collection = store.find(&K::group(&()), &K::plural(&())).ok_or_else(no_such_resource)?;
             Ok::<_, Box<Status>>(collection.objects.values().cloned().collect())
         })?;
-        found.iter().map(|stored| typed(stored)).collect()
+        found.iter().map(|stored| stored.typed()).collect()
     }
 
     pub fn create<K: Kind>(&self, object: &K) -> Answer<K> {
-        typed(&*self.make(object)?)
+        self.make(object)?.typed()
     }
 
     /// Replaces an object; its resourceVersion is checked if it has one.
     pub fn update<K: Kind>(&self, object: &K) -> Answer<K> {
-        typed(&*self.replace(object, Part::Main)?)
+        self.replace(object, Part::Main)?.typed()
     }
 
     pub fn update_status<K: Kind>(&self, object: &K) -> Answer<K> {
-        typed(&*self.replace(object, Part::Status)?)
+        self.replace(object, Part::Status)?.typed()
     }
 
     /// The same for those who do not look at what is stored then: reading it back costs as much as writing it.
@@ -203,11 +203,6 @@ fn untyped<K: Serialize>(object: &K) -> Answer<Object> {
         Ok(_) => Err(bad_request("the object is not an object")),
         Err(error) => Err(bad_request(error.to_string())),
     }
-}
-
-/// Without managed fields: nobody in here reads them, and a write that states none leaves them to the server.
-fn typed<K: DeserializeOwned>(stored: &Stored) -> Answer<K> {
-    serde_json::from_slice(&stored.json_unmanaged()).map_err(|error| internal(&error.to_string()))
 }
 
 #[cfg(test)]

@@ -137,8 +137,8 @@ impl ApiServer {
 
     fn with_admission(options: Options, admission: Box<dyn Admission>, notes_own_managers: bool) -> Self {
         let mut store = Store::new(options.seed, options.watch_window);
-        for resource in builtin::all() {
-            store.serve(resource);
+        for resource in builtin::ALL.iter() {
+            store.serve(resource.clone());
         }
         let (store, tokens) = (Arc::new(Locked::new(store)), Tokens::default());
         let requests = OnceLock::new();

@@ -8,6 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{
@@ -18,7 +19,7 @@ use super::{
     pod_log::PodLogs,
     resources::{Resource, ResourceId},
     status::{Answer, no_such_resource},
-    stored::Stored,
+    stored::{Shared, Stored},
 };
 
 /// What a commit was asked for by.
@@ -45,6 +46,8 @@ pub struct Commit<'a> {
     pub name: &'a str,
     pub before: Option<&'a Bytes>,
     pub after: Option<&'a Bytes>,
+    /// What `after` says, decoded, for observers who would keep it: it is the store's own.
+    pub object: Option<&'a Arc<Value>>,
     pub resource_version: u64,
 }
 
@@ -139,9 +142,8 @@ impl Store {
     }
 
     /// Starts to serve a kind, or serves it by new rules from now on.
-    pub fn serve(&mut self, resource: Resource) {
+    pub fn serve(&mut self, resource: Arc<Resource>) {
         let (group, plural) = (resource.id.group.clone(), resource.id.plural.clone());
-        let resource = Arc::new(resource);
         let log = EventLog::new(self.window, self.revision);
         self.groups
             .entry(group)
@@ -267,7 +269,9 @@ impl Store {
         self.revision = event.after.revision;
         let watched = !self.observers.is_empty();
         let before = event.before.as_ref().filter(|_| watched).map(|before| before.json());
-        let after = (watched && event.kind != EventKind::Deleted).then(|| event.after.json());
+        let is_shown = watched && event.kind != EventKind::Deleted;
+        let after = is_shown.then(|| event.after.json());
+        let object = if is_shown { Some(event.after.shared()?) } else { None };
         let collection = self
             .groups
             .get_mut(&id.group)
@@ -288,6 +292,7 @@ impl Store {
             name,
             before: before.as_ref(),
             after: after.as_ref(),
+            object: object.as_ref().map(Shared::value),
             resource_version: self.revision,
         };
         for observer in &mut self.observers {

@@ -3,8 +3,9 @@
 //! An object is kept as its canonical JSON, wrapped in the watch event that announced it: the event is serialised
 //! once, whoever watches, and storing the object costs nothing more.
 
-use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::any::Any;
+use std::ops::{Deref, Range};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -34,7 +35,49 @@ pub(crate) struct Stored {
     managed: Range<u32>,
     /// Decoded, while it is among those that were written last: most writes are to one of them, and decoding it would cost
     /// more than the rest of the write.
-    at_hand: Mutex<Option<Arc<Object>>>,
+    at_hand: Mutex<Option<AtHand>>,
+}
+
+struct AtHand {
+    object: Shared,
+    typed: Typed,
+}
+
+/// An object that many read at once: whoever keeps it shares it with the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared(Arc<Value>);
+
+impl Shared {
+    fn new(object: Object) -> Self {
+        Shared(Arc::new(Value::Object(object)))
+    }
+
+    pub fn value(&self) -> &Arc<Value> {
+        &self.0
+    }
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Shared::new(Object::default())
+    }
+}
+
+impl Deref for Shared {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        static NOTHING: LazyLock<Object> = LazyLock::new(Object::default);
+        self.0.as_object().unwrap_or(&NOTHING)
+    }
+}
+
+/// An object as one of the types in which it is read. Most versions are read once, some a hundred times: whoever asks a second time
+/// will ask again.
+enum Typed {
+    Never,
+    Once,
+    Kept(Box<dyn Any + Send>),
 }
 
 impl Stored {
@@ -55,7 +98,7 @@ impl Stored {
         event.extend_from_slice(CLOSING);
         // What is kept has to be exact. The buffer was larger, and an allocator may leave what is made smaller where it is.
         let event = Bytes::copy_from_slice(&event);
-        let at_hand = Mutex::new(Some(Arc::new(object)));
+        let at_hand = Mutex::new(Some(AtHand { object: Shared::new(object), typed: Typed::Never }));
         Ok(Stored { revision, labels, fields, event, kind, head, managed, at_hand })
     }
 
@@ -107,11 +150,30 @@ impl Stored {
     }
 
     /// The object, to be read by many.
-    pub fn shared(&self) -> Answer<Arc<Object>> {
+    pub fn shared(&self) -> Answer<Shared> {
         match &*self.at_hand() {
-            Some(object) => Ok(object.clone()),
-            None => self.decode().map(Arc::new),
+            Some(at_hand) => Ok(at_hand.object.clone()),
+            None => self.decode().map(Shared::new),
         }
+    }
+
+    /// The object as a type of its own, without managed fields: nobody who reads it so looks at them.
+    pub fn typed<T: DeserializeOwned + Clone + Send + 'static>(&self) -> Answer<T> {
+        let mut at_hand = self.at_hand();
+        if let Some(AtHand { typed: Typed::Kept(kept), .. }) = &*at_hand
+            && let Some(known) = kept.downcast_ref::<T>()
+        {
+            return Ok(known.clone());
+        }
+        let decoded: T =
+            serde_json::from_slice(&self.json_unmanaged()).map_err(|error| internal(&error.to_string()))?;
+        if let Some(AtHand { typed, .. }) = &mut *at_hand {
+            *typed = match typed {
+                Typed::Never => Typed::Once,
+                Typed::Once | Typed::Kept(_) => Typed::Kept(Box::new(decoded.clone())),
+            };
+        }
+        Ok(decoded)
     }
 
     /// What a reader wants to know of its metadata.
@@ -120,7 +182,7 @@ impl Stored {
         struct Whole<T> {
             metadata: T,
         }
-        match self.at_hand().as_deref().and_then(|object| object.get("metadata")) {
+        match self.at_hand().as_ref().and_then(|at_hand| at_hand.object.get("metadata")) {
             Some(metadata) => T::deserialize(metadata),
             None => serde_json::from_slice::<Whole<T>>(&self.json()).map(|whole| whole.metadata),
         }
@@ -129,7 +191,7 @@ impl Stored {
     /// The object, to be changed.
     pub fn object(&self) -> Answer<Object> {
         match &*self.at_hand() {
-            Some(object) => Ok(Object::clone(object)),
+            Some(at_hand) => Ok(Object::clone(&at_hand.object)),
             None => self.decode(),
         }
     }
@@ -139,7 +201,7 @@ impl Stored {
         self.at_hand().take();
     }
 
-    fn at_hand(&self) -> MutexGuard<'_, Option<Arc<Object>>> {
+    fn at_hand(&self) -> MutexGuard<'_, Option<AtHand>> {
         self.at_hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -239,6 +301,7 @@ impl EventKind {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::time::Duration;
 
     use drover_clock::Clock;
@@ -263,6 +326,17 @@ mod tests {
             direct.patch_object(&maps, "default", name, &change).unwrap();
         }
         direct.delete::<ConfigMap>(Some("default"), "map-300", None).unwrap();
+
+        // Read as a type again and again, it is what is stored, and not what was stored when it was read first.
+        let read = |name: &str| direct.get::<ConfigMap>(Some("default"), name).unwrap().unwrap().data.unwrap();
+        let named = |name: &str| BTreeMap::from([("name".to_owned(), name.to_owned())]);
+        for (before, after) in [("map-599", "once"), ("once", "twice")] {
+            for _ in 0..3 {
+                assert_eq!(read("map-599"), named(before));
+            }
+            direct.patch_object(&maps, "default", "map-599", &json!({ "data": { "name": after } })).unwrap();
+        }
+        assert_eq!(read("map-599"), named("twice"));
 
         let mut at_hand = 0;
         server.store().with(|store| {

@@ -266,8 +266,7 @@ mod tests {
     fn view(accept: &str, about: About) -> Result<View, String> {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, accept.parse().unwrap());
-        let resources = builtin::all();
-        let nodes = resources.iter().find(|resource| resource.id.plural == "nodes").unwrap();
+        let nodes = builtin::ALL.iter().find(|resource| resource.id.plural == "nodes").unwrap();
         View::negotiate(&headers, &Query::default(), nodes, about).map_err(|status| status.message)
     }
 

@@ -28,7 +28,7 @@ use super::{
     scale,
     status::Answer,
     store::{Cause, Store},
-    stored::Stored,
+    stored::{Shared, Stored},
     verbs::{
         Target, apply, create,
         delete::{self, DeleteOptions},
@@ -155,7 +155,7 @@ pub(crate) enum Intent {
 pub(crate) struct Draft {
     pub operation: Operation,
     /// What is stored now; none for a create.
-    pub old: Option<Arc<Object>>,
+    pub old: Option<Shared>,
     /// What would be stored, or what was sent to a subresource; none for a delete.
     pub new: Option<Object>,
     pub act: Act,

@@ -72,6 +72,8 @@ pub enum Look {
     /// Rancher at a ManagedChart, Fleet at a Bundle, Harvester at an Addon and at an image.
     Chart(Key),
     Bundle(Key),
+    /// Fleet at its agent on a cluster.
+    FleetCluster(Key),
     Addon(Key),
     Image(Key),
     /// The Helm controller of RKE2 at a HelmChart, and Rancher at its own version.
@@ -123,6 +125,7 @@ impl fmt::Display for Look {
             Look::Member(name) => write!(formatter, "the etcd member of Node {name}"),
             Look::Chart((namespace, name)) => write!(formatter, "ManagedChart {namespace}/{name}"),
             Look::Bundle((namespace, name)) => write!(formatter, "Bundle {namespace}/{name}"),
+            Look::FleetCluster((namespace, name)) => write!(formatter, "the agent of Fleet on {namespace}/{name}"),
             Look::Addon((namespace, name)) => write!(formatter, "Addon {namespace}/{name}"),
             Look::HelmChart((namespace, name)) => write!(formatter, "HelmChart {namespace}/{name}"),
             Look::Rancher((namespace, name)) => write!(formatter, "the version of Rancher {namespace}/{name}"),

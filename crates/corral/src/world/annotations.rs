@@ -59,6 +59,12 @@ pub const OS_IMAGE: &str = "corral.drover.dev/os-image";
 /// On a Node: `true` for a machine on which upgrades succeed and change nothing.
 pub const KEEPS_VERSION: &str = "corral.drover.dev/keeps-version";
 
+/// On a Node: `never` for a machine whose kubelet is not restarted when another version is installed: it runs the old one until the
+/// annotation goes, or the machine boots.
+pub const KUBELET_RESTART: &str = "corral.drover.dev/kubelet-restart";
+/// On a Node: the version that is installed and does not run. The world writes it.
+pub const INSTALLED_VERSION: &str = "corral.drover.dev/installed-version";
+
 /// On a pod or a Node: images that cannot be pulled, separated by commas, or `*` for all.
 pub const MISSING_IMAGES: &str = "corral.drover.dev/missing-images";
 
@@ -87,14 +93,15 @@ pub const PROVISIONING_DURATION: &str = "corral.drover.dev/provisioning-duration
 pub const PROVISIONING_FAILS: &str = "corral.drover.dev/provisioning-fails";
 /// The same: how long it takes until it is gone. On a Machine, `never` for one that does not go.
 pub const DELETION_DURATION: &str = "corral.drover.dev/deletion-duration";
-/// On a Cluster of Cluster API: `away` while the API of the guest cluster cannot be reached.
+/// On a Cluster of Cluster API: `away` while the API of the guest cluster cannot be reached, [`SILENT`] while it takes requests and answers
+/// none.
 pub const WORKLOAD_API: &str = "corral.drover.dev/workload-api";
 pub const AWAY: &str = "away";
 /// On a Cluster of Cluster API: `refused` while the guest's etcd lets no member go.
 pub const MEMBER_REMOVAL: &str = "corral.drover.dev/member-removal";
 pub const REFUSED: &str = "refused";
 
-/// On an RKEControlPlane: what Rancher does wrong, separated by commas: `stale-annotations`, `no-limit`.
+/// On an RKEControlPlane: what Rancher does wrong, separated by commas: `stale-annotations`, `no-limit`, `silent`.
 pub const WEDGES: &str = "corral.drover.dev/wedges";
 /// On a Machine of Cluster API: `true` for one that nobody keeps up to date any more.
 pub const STALE: &str = "corral.drover.dev/stale";

@@ -2,8 +2,8 @@
 //!
 //! Models `pkg/controllers/managementuser/managedchart` of Rancher 2.12, the deployment of a Bundle to the local cluster by Fleet
 //! 0.13, and the add-on controller of Harvester 1.7, as far as versions and readiness go: what is asked for is there after a
-//! while, and what is paused does not move. Left out: what the charts install, Helm's releases, BundleDeployments, the agent
-//! of Fleet, and clusters other than the local one.
+//! while, and what is paused does not move; the agent of Fleet is in [`super::fleet`]. Left out: what the charts install, Helm's
+//! releases, BundleDeployments, and clusters other than the local one.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -110,8 +110,8 @@ pub fn reconcile_chart(chart: &ManagedChart, bundle: Option<&Bundle>) -> Outcome
     Outcome::act(Action::change(chart, &after).into_iter().collect())
 }
 
-/// Fleet deploys what a Bundle asks for, unless it is paused.
-pub fn reconcile_bundle(bundle: &Bundle, now: Timestamp) -> Outcome {
+/// Fleet deploys what a Bundle asks for, unless it is paused; what its agent does is not done without one.
+pub fn reconcile_bundle(bundle: &Bundle, has_agent: bool, now: Timestamp) -> Outcome {
     if bundle.rest.get("spec").is_some_and(|spec| spec["paused"] == true) {
         return Outcome::nothing();
     }
@@ -126,7 +126,7 @@ pub fn reconcile_bundle(bundle: &Bundle, now: Timestamp) -> Outcome {
         loose::set_as_wrangler(&mut status.conditions, READY, "False", "Error", &why, now);
         return Outcome::act(vec![Action::status(&after)]);
     }
-    let Some(waiting) = known.filter(|ready| !ready.is_true()) else { return Outcome::nothing() };
+    let Some(waiting) = known.filter(|ready| !ready.is_true() && has_agent) else { return Outcome::nothing() };
     match done_at(bundle.metadata.annotations.as_ref(), waiting.last_update_time.as_ref(), now) {
         None => Outcome::nothing(),
         Some(moment) if now < moment => Outcome::wait_until(moment),
@@ -224,7 +224,7 @@ impl World {
 
     pub(super) fn look_at_bundle(&self, key: &Key, now: Timestamp) -> Answer<Wake> {
         let Some(bundle) = self.read_for::<Bundle>(PART, &key.0, &key.1)? else { return Ok(None) };
-        self.perform(PART, &reconcile_bundle(&bundle, now), now)
+        self.perform(PART, &reconcile_bundle(&bundle, self.has_fleet_agent()?, now), now)
     }
 
     pub(super) fn look_at_addon(&self, key: &Key, now: Timestamp) -> Answer<Wake> {

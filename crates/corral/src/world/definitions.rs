@@ -3,6 +3,8 @@
 
 use serde_json::{Value, json};
 
+use super::guest::Contract;
+
 const NAMESPACED: bool = true;
 const CLUSTER: bool = false;
 /// The status is a part of its own.
@@ -84,13 +86,20 @@ const GUEST_KINDS: &[Lines] = &[
         NAMESPACED,
         PLAIN,
     ),
+    ("vmoperator.vmware.com", "v1alpha1", "VirtualMachine", "virtualmachines", &["vm"], NAMESPACED, STATUS),
     ("vmoperator.vmware.com", "v1alpha1", "VirtualMachineImage", "virtualmachineimages", &["vmimage"], CLUSTER, STATUS),
     ("vmoperator.vmware.com", "v1alpha1", "VirtualMachineClass", "virtualmachineclasses", &["vmclass"], CLUSTER, PLAIN),
 ];
 
-/// Those of guest clusters.
-pub fn guest() -> Vec<Value> {
-    GUEST_KINDS.iter().map(definition).collect()
+/// Those of guest clusters, with Cluster API in the version that describes them.
+pub fn guest(contract: Contract) -> Vec<Value> {
+    let versioned = |lines: &Lines| {
+        let (group, version, kind, plural, short, scope, status) = *lines;
+        let is_its_own = group.ends_with("cluster.x-k8s.io");
+        let version = if is_its_own { contract.version() } else { version };
+        definition(&(group, version, kind, plural, short, scope, status))
+    };
+    GUEST_KINDS.iter().map(versioned).collect()
 }
 
 /// Those of the products that a Harvester cluster is made of.
@@ -125,7 +134,7 @@ fn definition((group, version, kind, plural, short, namespaced, status): &Lines)
     })
 }
 
-/// What kubectl shows beside the name, where people read it: as KubeVirt 1.6 has it.
+/// What kubectl shows beside the name, where people read it: as KubeVirt 1.6 and VM Operator have it.
 fn columns(group: &str, kind: &str) -> Option<Value> {
     let column = |name: &str, kind: &str, path: &str| json!({ "name": name, "type": kind, "jsonPath": path });
     let age = column("Age", "date", ".metadata.creationTimestamp");
@@ -141,6 +150,9 @@ fn columns(group: &str, kind: &str) -> Option<Value> {
             column("NodeName", "string", ".status.nodeName"),
             ready,
         ])),
+        ("vmoperator.vmware.com", "VirtualMachine") => {
+            Some(json!([column("Power-State", "string", ".status.powerState"), age]))
+        }
         _ => None,
     }
 }

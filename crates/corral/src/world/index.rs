@@ -62,14 +62,17 @@ pub struct Index {
 impl Index {
     /// Remembers a pod as it is now, or forgets it; answers with what was known of it.
     pub fn note_pod(&mut self, key: &Key, pod: Option<&Pod>) -> Option<PodNote> {
-        let before = self.pods.remove(key);
-        if let Some(before) = &before {
+        let (before, now) = (self.pods.remove(key), pod.map(PodNote::of));
+        // Most changes of a pod are to its status, and lead nowhere else than before.
+        let stays = matches!((&before, &now), (Some(before), Some(now)) if before.leads_as(now));
+        if let Some(before) = before.as_ref().filter(|_| !stays) {
             self.unlink(key, before);
         }
-        if let Some(pod) = pod {
-            let note = PodNote::of(pod);
-            self.link(key, &note);
-            self.pods.insert(key.clone(), note);
+        if let Some(now) = now {
+            if !stays {
+                self.link(key, &now);
+            }
+            self.pods.insert(key.clone(), now);
         }
         before
     }
@@ -193,8 +196,7 @@ impl Index {
         match required_label(selector) {
             Some(label) => {
                 let found = self.labelled.with(namespace, label);
-                let note = move |name: &String| self.pods.get_key_value(&(namespace.to_string(), name.clone()));
-                Box::new(found.filter_map(note).filter(matches))
+                Box::new(found.filter_map(move |key| self.pods.get_key_value(key)).filter(matches))
             }
             None => Box::new(in_namespace(&self.pods, namespace).filter(matches)),
         }

@@ -21,31 +21,31 @@ pub fn required_label(selector: &Selector) -> Option<Label> {
 /// Objects by each of their labels.
 #[derive(Debug, Default)]
 pub struct Labelled {
-    by_label: BTreeMap<(String, String, String), BTreeSet<String>>,
+    by_label: BTreeMap<(String, String, String), BTreeSet<Key>>,
 }
 
 impl Labelled {
-    pub fn insert(&mut self, (namespace, name): &Key, labels: &Labels) {
+    pub fn insert(&mut self, object: &Key, labels: &Labels) {
         for (key, value) in labels {
-            let place = (namespace.clone(), key.clone(), value.clone());
-            self.by_label.entry(place).or_default().insert(name.clone());
+            let place = (object.0.clone(), key.clone(), value.clone());
+            self.by_label.entry(place).or_default().insert(object.clone());
         }
     }
 
-    pub fn remove(&mut self, (namespace, name): &Key, labels: &Labels) {
+    pub fn remove(&mut self, object: &Key, labels: &Labels) {
         for (key, value) in labels {
-            let place = (namespace.clone(), key.clone(), value.clone());
-            if let Some(names) = self.by_label.get_mut(&place) {
-                names.remove(name);
-                if names.is_empty() {
+            let place = (object.0.clone(), key.clone(), value.clone());
+            if let Some(objects) = self.by_label.get_mut(&place) {
+                objects.remove(object);
+                if objects.is_empty() {
                     self.by_label.remove(&place);
                 }
             }
         }
     }
 
-    /// The names of those in a namespace that carry a label.
-    pub fn with(&self, namespace: &str, (key, value): Label) -> impl Iterator<Item = &String> {
+    /// Those in a namespace that carry a label.
+    pub fn with(&self, namespace: &str, (key, value): Label) -> impl Iterator<Item = &Key> {
         self.by_label.get(&(namespace.to_string(), key, value)).into_iter().flatten()
     }
 }
@@ -111,7 +111,7 @@ mod tests {
         all.insert(&key("a"), &both);
         all.insert(&key("b"), &labels(&[("app", "shop")]));
         let found = |all: &Labelled, key: &str, value: &str| -> Vec<String> {
-            all.with("ns", (key.into(), value.into())).cloned().collect()
+            all.with("ns", (key.into(), value.into())).map(|(_, name)| name.clone()).collect()
         };
 
         assert_eq!(found(&all, "app", "shop"), ["a", "b"]);

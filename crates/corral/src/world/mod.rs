@@ -29,6 +29,7 @@ pub mod charts;
 mod endpoint_slices;
 mod etcd;
 mod events;
+pub mod fleet;
 mod garbage;
 pub mod guest;
 pub mod helm;

@@ -112,6 +112,18 @@ impl PodNote {
         self.node.as_deref().filter(|_| !self.has_ended())
     }
 
+    /// Whether it is found by the same ways as `other`, and takes the same room.
+    pub fn leads_as(&self, other: &PodNote) -> bool {
+        self.labels == other.labels
+            && self.node == other.node
+            && self.owner == other.owner
+            && self.claims == other.claims
+            && self.occupies() == other.occupies()
+            && self.needs == other.needs
+            && self.apart == other.apart
+            && self.request.is_some() == other.request.is_some()
+    }
+
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key).map(String::as_str)
     }

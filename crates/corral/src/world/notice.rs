@@ -47,6 +47,7 @@ impl World {
                 let note = read(&direct, &key).as_ref().and_then(WorkloadNote::of_deployment);
                 self.notice_workload(WorkloadKind::Deployment, &key, note);
                 self.notice_helm("deployments", &key);
+                self.notice_fleet(&direct, "deployments", &key);
             }
             ("apps", "replicasets") => {
                 let note = read(&direct, &key).as_ref().and_then(WorkloadNote::of_replica_set);
@@ -67,6 +68,7 @@ impl World {
             ("management.cattle.io", plural @ "managedcharts")
             | ("fleet.cattle.io", plural @ "bundles")
             | ("harvesterhci.io", plural @ "addons") => self.notice_chart(plural, &key),
+            ("fleet.cattle.io", plural) => self.notice_fleet(&direct, plural, &key),
             ("harvesterhci.io", "virtualmachineimages") => self.notice_image(&key),
             ("helm.cattle.io", "helmcharts") => self.notice_helm("helmcharts", &key),
             ("", "secrets") => {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use drover_clock::later;
-use drover_core::decision::{Reason, Wait};
+use drover_core::decision::{Purpose, Reason, Wait, Write};
 use drover_core::plan::Trouble;
 use jiff::Timestamp;
 
@@ -17,6 +17,8 @@ pub(crate) const COALESCE: Duration = Duration::from_millis(50);
 pub(crate) const LOOK_AT_ALL: Duration = Duration::from_secs(300);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// So many Events are remembered by name, so that none is sent twice.
+const REMEMBERED_EVENTS: usize = 2000;
 /// A write that fails this often in a row, for a reason that may pass, is published as a wait.
 const FAILURES_TO_TELL: u32 = 3;
 
@@ -60,6 +62,20 @@ impl Desk {
         self.raised += 1;
         self.raise_not_before = Some(later(now, pause));
         true
+    }
+
+    /// Leaves out the Events that were sent before, and the stages in which nothing is left.
+    pub fn without_told(&mut self, mut stages: Vec<Vec<Write>>) -> Vec<Vec<Write>> {
+        for stage in &mut stages {
+            stage.retain(|write| write.purpose != Purpose::Announce || !self.announced.contains(&write.subject.name));
+        }
+        stages.retain(|stage| !stage.is_empty());
+        if self.announced.len() > REMEMBERED_EVENTS {
+            self.announced.clear();
+        }
+        let events = stages.iter().flatten().filter(|write| write.purpose == Purpose::Announce);
+        self.announced.extend(events.map(|write| write.subject.name.clone()));
+        stages
     }
 
     /// Something has changed: decide soon.

@@ -7,7 +7,8 @@ use drover_core::guest::tanzu::addons::Told;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::ledger::{Folded, Key, Part};
+use super::folded::Folded;
+use super::ledger::{Key, Part};
 use crate::api::ApiError;
 use crate::follow::Listener;
 
@@ -32,6 +33,8 @@ pub enum News {
     Asked {
         key: Key,
         addons: Visit,
+        /// Whether it took its time.
+        is_slow: bool,
     },
 }
 
@@ -39,6 +42,8 @@ pub enum News {
 pub enum Visit {
     /// There was nothing to ask of them.
     Unasked,
+    /// Not yet, and nothing follows from that: it is to be given more time.
+    Unanswered,
     Told(Told),
     /// Another operator may lead by now: it was broken off, whatever was done till then.
     BrokenOff,

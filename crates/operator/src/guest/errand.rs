@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use drover_api::cluster_api::secrets;
 use drover_api::marks::FIELD_MANAGER;
 use drover_api::tanzu::DISTRIBUTION_LABEL;
-use drover_clock::Clock;
+use drover_clock::{Clock, later};
 use drover_core::guest::cluster_configuration;
 use drover_core::guest::tanzu::addons::{
     Deed, Observed, Order, Served, Source, Step, Told, course, needs, refused, unreachable,
@@ -23,13 +23,14 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::ear::{News, Visit};
+use super::lane::SOON;
 use super::ledger::Key;
 use super::{Guests, Keys};
 use crate::api::{Api, ApiError};
 
 /// A guest does not take longer to say which Nodes it has.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Remembered, applied, defined, overtaken by others, deleted, forgotten: more turns mean that somebody works against it.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Remembered, managed, applied, defined, overtaken by others, deleted, forgotten: more turns mean that somebody works against it.
 const TURNS: usize = 12;
 /// What machines join with.
 const KUBEADM: &str = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config";
@@ -47,10 +48,18 @@ pub struct Errand {
 }
 
 impl Errand {
-    pub async fn run(self, news: UnboundedSender<News>) {
-        let limit = self.clock.on_the_wall(PATIENCE);
-        let silent = || Err(format!("no answer within {} s", PATIENCE.as_secs()));
-        let reached = tokio::time::timeout(limit, self.reach()).await.unwrap_or_else(|_| silent());
+    /// Tells what the guest says. One that does not answer within `patience` is asked again with more of it, if there is more.
+    pub async fn run(self, patience: Duration, news: UnboundedSender<News>) {
+        let began = self.clock.now();
+        let limit = self.clock.on_the_wall(patience);
+        let reached = match tokio::time::timeout(limit, self.reach()).await {
+            Ok(reached) => reached,
+            Err(_) if patience < PATIENCE => {
+                let _ = news.send(News::Asked { key: self.key, addons: Visit::Unanswered, is_slow: true });
+                return;
+            }
+            Err(_) => Err(format!("no answer within {} s", patience.as_secs())),
+        };
         let nodes = reached.as_ref().ok().map(|(_, nodes)| nodes.iter().filter_map(readiness).collect());
         let configuration = match &reached {
             Ok((guest, _)) => there(guest, KUBEADM).await.ok().flatten(),
@@ -66,7 +75,8 @@ impl Errand {
                 self.reconcile(guest, order, nodes).await.map_or(Visit::BrokenOff, Visit::Told)
             }
         };
-        let _ = news.send(News::Asked { key: self.key, addons });
+        let is_slow = self.clock.now() > later(began, SOON);
+        let _ = news.send(News::Asked { key: self.key, addons, is_slow });
     }
 
     /// The API of the guest, and its Nodes.
@@ -137,8 +147,14 @@ async fn look(guest: &Api, order: &Order, observed: &mut Observed) -> Result<(),
 /// Takes one step, and notes what became of it.
 async fn take(guest: &Api, order: &Order, step: &Step, observed: &mut Observed) {
     let object = &step.object;
-    let Some(path) = observed.served(object).map(|served| served.path(object)) else { return };
+    let Some(served) = observed.served(object) else { return };
+    let (path, collection) = (served.path(object), served.collection(object));
     let answer = match &step.deed {
+        // A field that is not known is refused, as an apply would.
+        Deed::Create(body) => {
+            guest.post(&format!("{collection}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict"), body).await
+        }
+        Deed::Adopt(patch) => guest.json_patch(&format!("{path}?fieldManager={FIELD_MANAGER}"), patch).await,
         Deed::Apply(body) => guest.apply(&format!("{path}?fieldManager={FIELD_MANAGER}&force=true"), body).await,
         Deed::Delete { uid } => {
             let options = json!({
@@ -149,7 +165,10 @@ async fn take(guest: &Api, order: &Order, step: &Step, observed: &mut Observed) 
         }
     };
     match (&step.deed, answer) {
-        (Deed::Apply(body), Ok(answer)) => {
+        (Deed::Adopt(_), Ok(answer)) => {
+            observed.objects.insert(object.clone(), serde_json::from_slice(&answer).ok());
+        }
+        (Deed::Create(body) | Deed::Apply(body), Ok(answer)) => {
             tracing::info!("{}: {object}", step.purpose());
             observed.objects.insert(object.clone(), serde_json::from_slice(&answer).ok());
             observed.applied.insert(object.clone());
@@ -164,7 +183,9 @@ async fn take(guest: &Api, order: &Order, step: &Step, observed: &mut Observed) 
         }
         // What was changed or is gone meanwhile is read again.
         (_, Err(error)) if error.code() == Some(409) => drop(observed.objects.remove(object)),
-        (Deed::Delete { .. }, Err(error)) if error.code() == Some(404) => drop(observed.objects.remove(object)),
+        (Deed::Delete { .. } | Deed::Adopt(_), Err(error)) if error.code() == Some(404) => {
+            observed.objects.remove(object);
+        }
         (_, Err(error)) => {
             let why = refused(order, step, error.code(), &error.to_string());
             tracing::warn!("{why}");
@@ -195,7 +216,7 @@ async fn there(api: &Api, path: &str) -> Result<Option<Value>, ApiError> {
 }
 
 /// The kinds of a version, or of the one that its group prefers by now; none if there is neither.
-async fn discover(guest: &Api, version: &str) -> Result<Option<BTreeMap<String, Served>>, ApiError> {
+pub async fn discover(guest: &Api, version: &str) -> Result<Option<BTreeMap<String, Served>>, ApiError> {
     let root = if version.contains('/') { "apis" } else { "api" };
     if let Some(list) = there(guest, &format!("/{root}/{version}")).await? {
         return Ok(Some(kinds(&list, version)));

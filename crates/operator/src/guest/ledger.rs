@@ -4,12 +4,14 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::marks::{DEFAULTS, PLACES};
+use drover_api::marks::{AFTER, DEFAULTS, PLACES};
+use drover_api::node::roles::MASTER;
 use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::OF_POD;
 use drover_api::tanzu::{NAMESPACE, PLACES_MAP};
 use drover_core::guest::{Collection, Kept, Object, Seen};
 use serde_json::{Value, json};
 
+use super::folded::Folded;
 use crate::follow;
 
 /// The controllers that did this before.
@@ -31,7 +33,7 @@ const fn part(collection: Collection, api_version: &'static str, kind: &'static 
     Part { collection, api_version, kind, namespace, label: "" }
 }
 
-pub const PARTS: [Part; 17] = [
+pub const PARTS: [Part; 18] = [
     part(Collection::Tanzu, "run.tanzu.vmware.com/v1alpha1", "TanzuKubernetesCluster", ""),
     part(Collection::Images, "vmoperator.vmware.com/v1alpha1", "VirtualMachineImage", ""),
     part(Collection::Clusters, "cluster.x-k8s.io/v1alpha2", "Cluster", ""),
@@ -46,6 +48,8 @@ pub const PARTS: [Part; 17] = [
     part(Collection::Classes, "vmoperator.vmware.com/v1alpha1", "VirtualMachineClass", ""),
     part(Collection::StorageClasses, "storage.k8s.io/v1", "StorageClass", ""),
     Part { label: OF_POD, ..part(Collection::Pods, "v1", "Pod", NAMESPACE) },
+    // Where the original lets its Jobs run.
+    Part { label: MASTER, ..part(Collection::Nodes, "v1", "Node", "") },
     part(Collection::Controllers, "apps/v1", "Deployment", NAMESPACE),
     Part { label: PLACES, ..part(Collection::ConfigMaps, "v1", "ConfigMap", NAMESPACE) },
     Part { label: DEFAULTS, ..part(Collection::Defaults, "v1", "ConfigMap", NAMESPACE) },
@@ -53,13 +57,16 @@ pub const PARTS: [Part; 17] = [
 
 impl Part {
     pub fn followed(self) -> follow::Collection {
-        follow::Collection { path: self.path_in(self.namespace), label: self.label, metadata_only: false }
+        let metadata_only = self.collection == Collection::Nodes;
+        follow::Collection { path: self.path_in(self.namespace), label: self.label, metadata_only }
     }
 
     /// As far as it concerns clusters of a namespace.
     pub fn path_for(self, namespace: &str) -> String {
         match self.collection {
-            Collection::Images | Collection::Classes | Collection::StorageClasses => self.path_in(""),
+            Collection::Images | Collection::Classes | Collection::StorageClasses | Collection::Nodes => {
+                self.path_in("")
+            }
             _ if self.namespace.is_empty() => self.path_in(namespace),
             _ => self.path_in(self.namespace),
         }
@@ -74,66 +81,24 @@ impl Part {
 
     /// Without it less can be explained or refused beforehand: rights of an earlier release may lack it.
     pub fn is_dispensable(self) -> bool {
-        matches!(self.collection, Collection::Pods | Collection::Classes | Collection::StorageClasses)
+        matches!(
+            self.collection,
+            Collection::Pods | Collection::Nodes | Collection::Classes | Collection::StorageClasses
+        )
     }
 
     /// It is looked at for every cluster, whatever its namespace: it is never folded.
     fn is_common(self) -> bool {
         let is_in_none = matches!(
             self.collection,
-            Collection::Tanzu | Collection::Images | Collection::Classes | Collection::StorageClasses
+            Collection::Images | Collection::Classes | Collection::StorageClasses | Collection::Nodes
         );
         !self.namespace.is_empty() || is_in_none
     }
 
     /// An object as it is kept: what is large and never read is left out, and it says what it is.
     pub fn kept(self, json: &str) -> Option<Folded> {
-        let mut object: Value = serde_json::from_str(json).ok()?;
-        object["metadata"]["name"].as_str()?;
-        object["apiVersion"] = json!(self.api_version);
-        object["kind"] = json!(self.kind);
-        let large: [(&str, &str); 3] =
-            [("/metadata", "managedFields"), ("/status", "bootstrapData"), ("/spec/bootstrap", "data")];
-        for (path, field) in large {
-            if let Some(fields) = object.pointer_mut(path).and_then(Value::as_object_mut) {
-                fields.remove(field);
-            }
-        }
-        Some(Folded::of(&object))
-    }
-}
-
-/// An object as text, and what is asked of it without reading that.
-#[derive(Debug, Clone)]
-pub struct Folded {
-    pub key: Key,
-    kind: Box<str>,
-    revision: u64,
-    text: Box<str>,
-}
-
-impl Folded {
-    fn of(object: &Value) -> Self {
-        let (key, kind, revision) = (key_of(object), object.kind().into(), object.revision());
-        Folded { key, kind, revision, text: object.to_string().into() }
-    }
-
-    fn unfolded(&self) -> Option<Value> {
-        serde_json::from_str(&self.text).ok()
-    }
-}
-
-impl Kept for Folded {
-    fn kind(&self) -> &str {
-        &self.kind
-    }
-
-    fn name(&self) -> &str {
-        &self.key.1
-    }
-
-    fn revision(&self) -> u64 {
-        self.revision
+        Folded::told(self.api_version, self.kind, json)
     }
 }
 
@@ -165,6 +130,13 @@ impl Space {
         }
     }
 
+    fn get(&self, collection: Collection, name: &str) -> Option<Cow<'_, Value>> {
+        match self {
+            Space::Open(seen) => seen.get(collection, name).map(Cow::Borrowed),
+            Space::Folded(seen) => seen.get(collection, name)?.unfolded().map(Cow::Owned),
+        }
+    }
+
     fn forget(&mut self, collection: Collection, name: &str) {
         match self {
             Space::Open(seen) => seen.forget(collection, name),
@@ -183,6 +155,10 @@ impl Space {
     }
 }
 
+fn kind_of(object: &Value) -> Option<&'static str> {
+    PARTS.iter().map(|part| part.kind).find(|kind| *kind == object.kind())
+}
+
 /// Of which collection an object is.
 pub fn collection_of(object: &Object) -> Option<Part> {
     PARTS.into_iter().find(|part| part.kind == object.kind)
@@ -190,9 +166,11 @@ pub fn collection_of(object: &Object) -> Option<Part> {
 
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// The clusters, and what is not of a single one.
+    /// What is not of a single cluster.
     common: BTreeMap<String, Seen>,
     spaces: BTreeMap<String, Space>,
+    /// What others ask of each cluster: who it is, and whom it comes after.
+    cards: BTreeMap<Key, Value>,
     none: Seen,
     listed: BTreeSet<Collection>,
 }
@@ -207,9 +185,10 @@ pub fn key_of(object: &Value) -> Key {
 
 impl Ledger {
     pub fn put(&mut self, part: Part, object: Folded) {
-        let namespace = object.key.0.clone();
+        let (namespace, key) = (object.key.0.clone(), object.key.clone());
         if !part.is_common() {
             self.spaces.entry(namespace).or_default().put(part.collection, object);
+            self.file(part, key);
         } else if let Some(object) = object.unfolded() {
             self.common.entry(namespace).or_default().put(part.collection, object);
         }
@@ -218,6 +197,7 @@ impl Ledger {
     pub fn remove(&mut self, part: Part, object: &Folded) {
         if let Some(space) = self.spaces.get_mut(&object.key.0).filter(|_| !part.is_common()) {
             space.remove(part.collection, object);
+            self.file(part, object.key.clone());
         } else if let (Some(common), Some(object)) = (self.common.get_mut(&object.key.0), object.unfolded()) {
             common.remove(part.collection, &object);
         }
@@ -231,6 +211,7 @@ impl Ledger {
         };
         if let Some(space) = self.spaces.get_mut(&object.namespace).filter(|_| !part.is_common()) {
             space.forget(part.collection, &name);
+            self.file(part, (object.namespace.clone(), object.name.clone()));
         } else if let Some(common) = self.common.get_mut(&object.namespace) {
             common.forget(part.collection, &name);
         }
@@ -243,6 +224,8 @@ impl Ledger {
         for object in objects {
             by_space.entry(object.key.0.clone()).or_default().push(object);
         }
+        let keys: Vec<Key> =
+            self.cards.keys().cloned().chain(by_space.values().flatten().map(|one| one.key.clone())).collect();
         for (space, objects) in by_space {
             if part.is_common() {
                 let objects = objects.iter().filter_map(Folded::unfolded).collect();
@@ -252,6 +235,29 @@ impl Ledger {
             }
         }
         self.listed.insert(part.collection);
+        if part.collection == Collection::Tanzu {
+            keys.into_iter().for_each(|key| self.file(part, key));
+        }
+    }
+
+    /// Notes of a cluster what others ask of it.
+    fn file(&mut self, part: Part, key: Key) {
+        if part.collection != Collection::Tanzu {
+            return;
+        }
+        let known = self.spaces.get(&key.0).and_then(|space| space.get(Collection::Tanzu, &key.1));
+        let card = known.map(|tkc| {
+            let metadata = &tkc["metadata"];
+            let after = metadata["annotations"][AFTER].clone();
+            json!({ "metadata": {
+                "namespace": key.0, "name": key.1, "uid": metadata["uid"],
+                "annotations": if after.is_null() { json!({}) } else { json!({ AFTER: after }) },
+            }})
+        });
+        match card {
+            Some(card) => drop(self.cards.insert(key, card)),
+            None => drop(self.cards.remove(&key)),
+        }
     }
 
     /// What is looked at again and again is kept as it is read.
@@ -267,7 +273,7 @@ impl Ledger {
         if let Some(space) = self.spaces.get_mut(namespace)
             && let Space::Open(seen) = space
         {
-            *space = Space::Folded(seen.turned(|object| Some(Folded::of(object))));
+            *space = Space::Folded(seen.turned(|object| Some(Folded::of(kind_of(object)?, object))));
         }
     }
 
@@ -294,12 +300,13 @@ impl Ledger {
         self.common.get(namespace).unwrap_or(&self.none)
     }
 
-    pub fn cluster(&self, key: &Key) -> Option<&Value> {
-        self.common(&key.0).get(Collection::Tanzu, &key.1)
+    /// Of a cluster, who it is and whom it comes after; the rest is among what it is made of.
+    pub fn card(&self, key: &Key) -> Option<&Value> {
+        self.cards.get(key)
     }
 
-    pub fn clusters(&self) -> impl Iterator<Item = &Value> {
-        self.common.values().flat_map(|common| common.all(Collection::Tanzu))
+    pub fn cards(&self) -> impl Iterator<Item = &Value> {
+        self.cards.values()
     }
 
     /// The ConfigMap that says which clusters are updated now.
@@ -358,6 +365,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn others_know_of_a_cluster_who_it_is_and_whom_it_comes_after_until_it_is_gone() {
+        const TANZU: Part = PARTS[0];
+        let tkc = |revision: u64, after: Value| {
+            let metadata = json!({ "name": "web", "namespace": "team", "uid": "u", "resourceVersion": revision.to_string(), "annotations": after });
+            TANZU.kept(&json!({ "metadata": metadata, "spec": { "topology": {} } }).to_string()).unwrap()
+        };
+        let key = ("team".to_owned(), "web".to_owned());
+        let mut ledger = Ledger::default();
+        ledger.replace(TANZU, vec![tkc(1, json!({ "drover.dev/after": "db" }))], 1);
+        assert_eq!(ledger.card(&key).unwrap()["metadata"]["annotations"], json!({ "drover.dev/after": "db" }));
+        ledger.put(TANZU, tkc(2, json!({})));
+        let card = ledger.card(&key).unwrap();
+        assert_eq!((&card["metadata"]["uid"], &card["metadata"]["annotations"]), (&json!("u"), &json!({})));
+        ledger.remove(TANZU, &tkc(3, json!({})));
+        assert_eq!(ledger.cards().count(), 0);
+        ledger.put(TANZU, tkc(4, json!({})));
+        ledger.replace(TANZU, Vec::new(), 5);
+        assert_eq!(ledger.cards().count(), 0);
     }
 
     #[test]

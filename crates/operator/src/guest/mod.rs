@@ -6,14 +6,18 @@
 
 mod books;
 mod clusters;
+mod desk;
 mod ear;
 mod errand;
 pub mod etcd;
 mod etcdctl;
+mod folded;
 mod hands;
+mod lane;
 mod ledger;
 mod real;
 mod recovery;
+mod shift;
 mod word;
 
 use std::collections::BTreeSet;
@@ -23,7 +27,7 @@ use std::time::Duration;
 
 use drover_api::cluster_api::secrets;
 use drover_clock::{Clock, later};
-use drover_core::guest::{Deed, Dialect, Failure, Member, Next, Order, View, Wait, decide};
+use drover_core::guest::{Deed, Dialect, Failure, Member, Next, Order, View, Wait, cordons_of_a_failed_try, decide};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::Client;
@@ -34,7 +38,7 @@ pub use self::real::RealGuests;
 pub use self::recovery::{Recovered, RecoveryError, recover_certificates};
 pub use self::word::{TanzuVerbs, WordError};
 
-pub(crate) use self::errand::kubeconfig_of;
+pub(crate) use self::errand::{discover, kubeconfig_of};
 
 use self::books::Books;
 use self::etcd::Authority;
@@ -147,7 +151,7 @@ pub async fn update(
         dialect,
         tell,
     };
-    update.run().await
+    update.end().await
 }
 
 /// Which version of Cluster API the management cluster has.
@@ -195,7 +199,19 @@ struct Update<'a> {
 }
 
 impl Update<'_> {
-    async fn run(mut self) -> Result<(), UpdateError> {
+    /// What stays cordoned after a try that has failed says why.
+    async fn end(mut self) -> Result<(), UpdateError> {
+        let result = self.run().await;
+        if let Err(error) = &result {
+            for note in cordons_of_a_failed_try(&self.view(None), &error.to_string()) {
+                // It is only for whoever looks at the Node.
+                let _ = self.hands.write(&note, &mut self.books).await;
+            }
+        }
+        result
+    }
+
+    async fn run(&mut self) -> Result<(), UpdateError> {
         loop {
             self.books.take_all();
             if let Some((what, cause)) = self.books.forbidden() {

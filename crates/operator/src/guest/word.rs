@@ -97,8 +97,9 @@ impl TanzuVerbs {
         };
         let (namespace, name) = &self.key;
         let own = ledger.space(namespace);
+        let tkc = own.get(Collection::Tanzu, name);
         let view = View {
-            tkc: ledger.cluster(&self.key).ok_or_else(|| WordError::NotThere(namespace.clone(), name.clone()))?,
+            tkc: tkc.ok_or_else(|| WordError::NotThere(namespace.clone(), name.clone()))?,
             own: &own,
             global: ledger.common(""),
             system: ledger.common(NAMESPACE),

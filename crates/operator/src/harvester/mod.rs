@@ -276,10 +276,11 @@ impl Driver {
     }
 
     fn send(&mut self, upgrade: &str, stages: Vec<Vec<Write>>, now: Timestamp) {
+        let desk = self.desks.entry(upgrade.to_owned()).or_default();
+        let stages = desk.without_told(stages);
         if stages.is_empty() {
             return;
         }
-        let desk = self.desks.entry(upgrade.to_owned()).or_default();
         desk.in_flight = true;
         if stages.iter().flatten().any(|write| matches!(write.act, Act::PatchStatus(_))) {
             desk.status_written = Some(now);

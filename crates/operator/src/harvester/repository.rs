@@ -27,6 +27,9 @@ pub struct Texts {
 pub trait Repositories: Debug + Send + Sync {
     /// What the repository at this address serves to a cluster of a version; or why it does not, in words.
     fn fetch(&self, url: String, runs: String) -> BoxFuture<'static, Result<Texts, String>>;
+
+    /// One file of a release; or why it cannot be had, in words.
+    fn file(&self, url: String) -> BoxFuture<'static, Result<String, String>>;
 }
 
 /// Where nobody can be asked.
@@ -35,6 +38,10 @@ pub struct NoRepositories;
 
 impl Repositories for NoRepositories {
     fn fetch(&self, _: String, _: String) -> BoxFuture<'static, Result<Texts, String>> {
+        Box::pin(async { Err("this operator has no network to ask over".to_owned()) })
+    }
+
+    fn file(&self, _: String) -> BoxFuture<'static, Result<String, String>> {
         Box::pin(async { Err("this operator has no network to ask over".to_owned()) })
     }
 }
@@ -52,6 +59,10 @@ impl Repositories for HttpRepositories {
             let previous_images = get(&images_of(&url, &runs)).await.ok();
             Ok(Texts { release, images, previous_images })
         })
+    }
+
+    fn file(&self, url: String) -> BoxFuture<'static, Result<String, String>> {
+        Box::pin(async move { get(&url).await })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs the steps of an Upgrade inside a Job: looks, decides with [`drover_core::harvester::steps`], acts, and looks again
 //! when something changes.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +9,22 @@ use std::time::Duration;
 use drover_api::harvester::jobs::types;
 use drover_clock::{Clock, later};
 use drover_core::decision::{Subject, Wait};
+use drover_core::guest::tanzu::addons::Served;
+use drover_core::guest::{Object, Side};
 use drover_core::harvester::followed::by_step;
-use drover_core::harvester::steps::{HostDeed, Kind, Next, Order, next};
+use drover_core::harvester::steps::brought::{TRY_AGAIN, namespace_of, shown};
+use drover_core::harvester::steps::{Done, HostDeed, Kind, Next, Order, Tried, next};
 use futures::future::BoxFuture;
 use kube::Client;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::act::Hands;
 use crate::api::Api;
 use crate::drain::publish::Publication;
+use crate::guest::discover;
+use crate::harvester::Repositories;
 use crate::mirror::Mirror;
 
 /// Longer than any step takes.
@@ -27,6 +33,8 @@ const FOR_EVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// From a write that was refused to the next try.
 const PAUSE: Duration = Duration::from_secs(2);
+/// No file of a release takes longer to come.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is done to the machine that the step runs on.
 pub trait Host: Debug + Send + Sync {
@@ -74,6 +82,13 @@ pub enum StepError {
     Host(String),
 }
 
+/// What a step reaches beside the API server.
+#[derive(Debug, Clone, Copy)]
+pub struct Reach<'a> {
+    pub host: &'a dyn Host,
+    pub repositories: &'a dyn Repositories,
+}
+
 /// What happens, as it happens.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Saying {
@@ -87,7 +102,7 @@ pub async fn run(
     clock: Clock,
     order: &Order,
     own_pod: Option<Subject>,
-    host: &dyn Host,
+    reach: Reach<'_>,
     tell: &mut (dyn FnMut(Saying) + Send),
 ) -> Result<(), StepError> {
     let api = Api::new(client, clock);
@@ -95,8 +110,9 @@ pub async fn run(
     // No election: whoever has made the Job wants it done.
     let (_leads, leading_until) = watch::channel(Some(Instant::now() + FOR_EVER));
     let hands = Hands { api: api.clone(), ears: mirror.ears(), plain_status: Arc::default(), leading_until };
+    let mut applier = Applier { api: api.clone(), served: BTreeMap::new() };
     let mut publication = Publication::of_few(api, own_pod, &order.node);
-    let (mut done, mut told): (BTreeSet<HostDeed>, Vec<Wait>) = (BTreeSet::new(), Vec::new());
+    let (mut done, mut told): (Done, Vec<Wait>) = (Done::default(), Vec::new());
     loop {
         let now = clock.now();
         let came = match mirror.cluster() {
@@ -109,8 +125,22 @@ pub async fn run(
             Next::Fail(why) => return Err(StepError::Impossible(why)),
             Next::Host(deed) => {
                 tell(Saying::Does(format!("{deed:?}")));
-                host.act(deed.clone()).await.map_err(StepError::Host)?;
-                done.insert(deed);
+                reach.host.act(deed.clone()).await.map_err(StepError::Host)?;
+                done.host.insert(deed);
+                continue;
+            }
+            Next::Read(url) => {
+                tell(Saying::Does(format!("reads {url}")));
+                let silent = || Err(format!("no answer within {} s", PATIENCE.as_secs()));
+                let read = tokio::time::timeout(clock.on_the_wall(PATIENCE), reach.repositories.file(url.clone()));
+                let answer = read.await.unwrap_or_else(|_| silent()).map_err(|why| format!("cannot be read: {why}"));
+                done.files.insert(url, Tried { at: clock.now(), answer });
+                continue;
+            }
+            Next::Apply(object) => {
+                tell(Saying::Does(format!("applies {}", shown(&object))));
+                let answer = applier.apply(&object).await;
+                done.applied.insert(shown(&object), Tried { at: clock.now(), answer });
                 continue;
             }
             Next::Wait { writes, mut waits } => {
@@ -137,11 +167,46 @@ pub async fn run(
             }
         }
         let due = publication.due(&told, clock.now()).unwrap_or(jiff::Timestamp::MAX);
-        let until = due.min(later(clock.now(), LOOK_AGAIN));
+        let again = if done.may_change() { TRY_AGAIN.unsigned_abs() } else { LOOK_AGAIN };
+        let deadline = told.iter().filter_map(|wait| wait.deadline).min().unwrap_or(jiff::Timestamp::MAX);
+        let until = due.min(later(clock.now(), again)).min(deadline.max(later(clock.now(), PAUSE)));
         tokio::select! {
             biased;
             _ = mirror.hear() => {}
             () = clock.sleep_until(until) => {}
         }
+    }
+}
+
+/// Applies objects of any kind.
+struct Applier {
+    api: Api,
+    /// By `apiVersion`, what the server was asked for once.
+    served: BTreeMap<String, BTreeMap<String, Served>>,
+}
+
+impl Applier {
+    /// Answers with the generation that the object has now, or with what the server says against it.
+    async fn apply(&mut self, object: &Value) -> Result<i64, String> {
+        let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+        let (version, kind) = (text("apiVersion"), text("kind"));
+        if !self.served.get(&version).is_some_and(|kinds| kinds.contains_key(&kind)) {
+            let found = discover(&self.api, &version).await;
+            let found = found.map_err(|error| format!("cannot ask which kinds {version} has: {error}"))?;
+            self.served.insert(version.clone(), found.unwrap_or_default());
+        }
+        let served = self.served.get(&version).and_then(|kinds| kinds.get(&kind));
+        let served = served.ok_or_else(|| format!("the cluster has no kind {kind} of {version}"))?;
+        let mut body = object.clone();
+        // A group may serve another version by now.
+        body["apiVersion"] = Value::from(served.api_version.clone());
+        if served.namespaced {
+            body["metadata"]["namespace"] = Value::from(namespace_of(object));
+        }
+        let path = served.path(&Object::of(Side::Management, &body));
+        let manager = drover_api::marks::FIELD_MANAGER;
+        let answer = self.api.apply(&format!("{path}?fieldManager={manager}&force=true"), &body).await;
+        let answer: Value = serde_json::from_slice(&answer.map_err(|error| error.to_string())?).unwrap_or_default();
+        Ok(answer["metadata"]["generation"].as_i64().unwrap_or(0))
     }
 }

@@ -19,12 +19,13 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
-use self::store::{Part, Store, head, place};
+use self::store::{Part, Store, place};
 use crate::api::{Api, ApiError};
 use crate::drain::{DrainOrder, Saying, drain};
 use crate::election::{Candidate, ElectionOptions, resign};
 use crate::engine::desk::{COALESCE, LOOK_AT_ALL, pause_after};
 use crate::follow::{self, Listener};
+use crate::head::Head;
 use crate::inbox;
 
 /// A drain that has failed is tried again after this time.
@@ -65,6 +66,7 @@ impl PlannerOptions {
 pub struct Planner {
     client: Client,
     options: PlannerOptions,
+    reports: Option<UnboundedSender<Write>>,
 }
 
 impl std::fmt::Debug for Planner {
@@ -83,7 +85,14 @@ enum News {
 
 impl Planner {
     pub fn new(client: Client, options: PlannerOptions) -> Self {
-        Planner { client, options }
+        Planner { client, options, reports: None }
+    }
+
+    /// Every write that is decided on is told here before it is made.
+    #[must_use]
+    pub fn reporting_to(mut self, reports: UnboundedSender<Write>) -> Self {
+        self.reports = Some(reports);
+        self
     }
 
     /// Runs until `stop` ends, then gives the Lease back. Dropped before that, it ends as a crashed process would.
@@ -112,6 +121,7 @@ impl Planner {
             client: self.client,
             api: api.clone(),
             options: self.options,
+            reports: self.reports,
             desk,
             store: Store::default(),
             leading: false,
@@ -145,6 +155,7 @@ struct Shift {
     client: Client,
     api: Api,
     options: PlannerOptions,
+    reports: Option<UnboundedSender<Write>>,
     desk: UnboundedSender<News>,
     store: Store,
     leading: bool,
@@ -286,6 +297,10 @@ impl Shift {
             if self.leading_until.borrow().is_none_or(|until| Instant::now() >= until) {
                 return;
             }
+            if let Some(reports) = &self.reports {
+                // Whoever listened may have stopped.
+                let _ = reports.send(write.clone());
+            }
             if let Err(error) = self.write(&write).await {
                 tracing::warn!("cannot {:?} {:?}: {error}", write.purpose, write.target);
                 self.failures += 1;
@@ -410,15 +425,16 @@ impl Listener for Ear {
     fn watching(&mut self) {}
 
     fn changed(&mut self, json: &str) -> Option<u64> {
-        let (_, version) = head(json.as_bytes())?;
+        let head = Head::of(json.as_bytes())?;
         self.tell(News::Changed { part: self.part, json: json.to_owned() });
-        Some(version)
+        Some(head.revision())
     }
 
     fn gone(&mut self, json: &str) -> Option<u64> {
-        let (name, version) = head(json.as_bytes())?;
-        self.tell(News::Gone { part: self.part, name });
-        Some(version)
+        let head = Head::of(json.as_bytes())?;
+        let revision = head.revision();
+        self.tell(News::Gone { part: self.part, name: head.name });
+        Some(revision)
     }
 
     fn unseen(&mut self, error: &ApiError) {

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::follow::Collection;
+use crate::head::Head;
 
 /// A kind that is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,30 +108,11 @@ struct DeploymentSpec {
     replicas: Option<i64>,
 }
 
-/// What tells one object from another.
-#[derive(Deserialize)]
-struct Head {
-    metadata: HeadMeta,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct HeadMeta {
-    name: String,
-    resource_version: String,
-}
-
-/// The name and the resourceVersion of an object; none if it has none.
-pub fn head(json: &[u8]) -> Option<(String, u64)> {
-    let head: Head = serde_json::from_slice(json).ok()?;
-    Some((head.metadata.name, head.metadata.resource_version.parse().ok()?))
-}
-
 impl Store {
     /// All of a kind, as of one moment. What was written meanwhile is newer and stays.
     pub fn replace(&mut self, part: Part, objects: Vec<String>, resource_version: u64) {
         let names: BTreeSet<String> =
-            objects.iter().filter_map(|json| head(json.as_bytes())).map(|(name, _)| name).collect();
+            objects.iter().filter_map(|json| Head::of(json.as_bytes())).map(|head| head.name).collect();
         let known = self.versions.iter().filter(|((of, _), _)| *of == part);
         let gone: Vec<String> = known
             .filter(|((_, name), version)| !names.contains(name) && **version <= resource_version)
@@ -143,7 +125,8 @@ impl Store {
 
     /// Takes an object, unless a newer one is known. One that cannot be read is left out: it is told, and the others go on.
     pub fn apply(&mut self, part: Part, json: &[u8]) {
-        let Some((name, version)) = head(json) else { return };
+        let Some(head) = Head::of(json) else { return };
+        let (version, name) = (head.revision(), head.name);
         let key = (part, name.clone());
         if self.versions.get(&key).is_some_and(|known| *known > version) {
             return;

@@ -4,13 +4,15 @@
 //! scenarios that are surveyed together, the cheapest one that makes a write of some kind tries the faults there, once for
 //! all of them; and each scenario tries each fault at least at one of its own writes.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Campaign;
 use super::cores::on_all_cores;
+use super::lot::{draw, is_drawn};
 use super::report::CampaignReport;
 use crate::faults::{Fault, Schedule};
 use crate::run::Outcome;
@@ -21,7 +23,7 @@ pub(super) struct Calm {
     pub writes: usize,
     /// Where a crash may tell something new: writes that meet a state in which none for the same purpose was made before. A
     /// Lease that is renewed again and again while a node reboots is one place, not hundreds.
-    pub fresh: Vec<usize>,
+    pub fresh: Vec<(usize, Occasion)>,
     /// Where a fault may tell something new: the first write of each kind. The second node goes the way of the first, and a
     /// Lease that is renewed while nothing happens is like the one before.
     pub telling: Vec<(usize, Kind)>,
@@ -33,16 +35,24 @@ pub(super) struct Calm {
 /// What a write is for, after what the one before it was for.
 pub(super) type Kind = (String, String);
 
+/// A write of some kind, and how many of that kind were made before it: it keeps its name where another kind of write comes in between.
+pub(super) type Occasion = (Kind, usize);
+
 impl Calm {
     fn of(outcome: &Outcome) -> Self {
-        let mut states = BTreeSet::new();
-        let all = outcome.at_writes.iter().take(outcome.writes).enumerate();
-        let fresh = all.filter(|(_, meeting)| states.insert(*meeting)).map(|(index, _)| index + 1).collect();
-        let (mut met, mut telling, mut before) = (BTreeSet::new(), Vec::new(), "");
-        for (index, (_, purpose)) in outcome.at_writes.iter().take(outcome.writes).enumerate() {
-            if met.insert((before, purpose.as_str())) {
-                telling.push((index + 1, (before.to_owned(), purpose.clone())));
+        let (mut states, mut counts) = (BTreeSet::new(), BTreeMap::<Kind, usize>::new());
+        let (mut fresh, mut telling, mut before) = (Vec::new(), Vec::new(), "");
+        for (index, meeting) in outcome.at_writes.iter().take(outcome.writes).enumerate() {
+            let (write, purpose) = (index + 1, &meeting.1);
+            let kind = (before.to_owned(), purpose.clone());
+            let count = counts.entry(kind.clone()).or_default();
+            if states.insert(meeting) {
+                fresh.push((write, (kind.clone(), *count)));
             }
+            if *count == 0 {
+                telling.push((write, kind));
+            }
+            *count += 1;
             // Renewals come between any two others.
             if purpose != "Election" {
                 before = purpose;
@@ -67,7 +77,11 @@ pub struct Surveyed {
 /// Runs every scenario without faults, and shares out among them what is tried once.
 pub fn survey(campaigns: Vec<Campaign>) -> Result<Vec<Surveyed>, std::io::Error> {
     let outcomes = Mutex::new(Vec::new());
-    on_all_cores(campaigns.len(), |index| {
+    // The largest first: it would be the last to end, alone.
+    let mut order: Vec<usize> = (0..campaigns.len()).collect();
+    order.sort_by_key(|index| Reverse(campaigns[*index].scenario.nodes));
+    on_all_cores(campaigns.len(), |turn| {
+        let index = order[turn];
         let campaign = &campaigns[index];
         let outcome = campaign.play(&Schedule::default(), None)?;
         outcomes.lock().unwrap_or_else(PoisonError::into_inner).push((index, outcome));
@@ -91,18 +105,21 @@ pub fn survey(campaigns: Vec<Campaign>) -> Result<Vec<Surveyed>, std::io::Error>
 
 /// Where faults can be tried.
 struct Place<'a> {
+    name: &'a str,
     telling: &'a [(usize, Kind)],
     faults: Vec<Fault>,
     cost: usize,
-    /// Of all that it could try, every n-th.
+    /// Of all that it could try, one in so many.
     sampled: usize,
 }
 
 impl<'a> Place<'a> {
-    fn of(campaign: &Campaign, calm: &'a Calm) -> Self {
-        let mut faults = Fault::at_every_write(&campaign.scenario);
+    fn of(campaign: &'a Campaign, calm: &'a Calm) -> Self {
+        let scenario = &campaign.scenario;
+        let mut faults = Fault::at_every_write(scenario);
         faults.retain(|fault| !matches!(fault, Fault::CrashBefore | Fault::CrashAfter));
-        Place { telling: &calm.telling, faults, cost: calm.commits, sampled: campaign.scenario.sampled.unwrap_or(1) }
+        let sampled = scenario.sampled.unwrap_or(1);
+        Place { name: &scenario.name, telling: &calm.telling, faults, cost: calm.commits, sampled }
     }
 }
 
@@ -115,17 +132,23 @@ fn share_out(places: &[Place<'_>]) -> Vec<Vec<(usize, Fault)>> {
     for index in cheapest_first {
         let (place, share) = (&places[index], &mut shares[index]);
         let all = place.telling.iter().flat_map(|telling| place.faults.iter().map(move |fault| (telling, fault)));
-        let new = all.filter(|((_, kind), fault)| !tried.contains(&(fault.to_string(), kind)));
-        let new: Vec<(&(usize, Kind), &Fault)> = new.step_by(place.sampled).collect();
-        for ((write, kind), fault) in new {
-            tried.insert((fault.to_string(), kind));
-            share.push((*write, fault.clone()));
+        for ((write, kind), fault) in all {
+            let name = fault.to_string();
+            if !tried.contains(&(name.clone(), kind)) && is_drawn((place.name, &name, kind), place.sampled) {
+                tried.insert((name, kind));
+                share.push((*write, fault.clone()));
+            }
         }
         let own: BTreeSet<String> = share.iter().map(|(_, fault)| fault.to_string()).collect();
-        let left = place.faults.iter().filter(|fault| !own.contains(&fault.to_string()));
-        // Another write for each, so that all of them come in for some, and another one in each scenario.
-        let writes = place.telling.iter().cycle().skip(index);
-        share.extend(left.step_by(place.sampled).zip(writes).map(|(fault, (write, _))| (*write, fault.clone())));
+        for fault in &place.faults {
+            let name = fault.to_string();
+            if own.contains(&name) || !is_drawn((place.name, &name), place.sampled) {
+                continue;
+            }
+            // Another write for each fault, and another one in each scenario.
+            let write = draw(place.telling, |(_, kind)| (place.name, &name, kind));
+            share.extend(write.map(|(write, _)| (*write, fault.clone())));
+        }
     }
     shares
 }
@@ -138,15 +161,16 @@ mod tests {
         (before.to_owned(), purpose.to_owned())
     }
 
-    fn place(telling: &[(usize, Kind)], faults: impl Into<Vec<Fault>>, cost: usize) -> Place<'_> {
-        Place { telling, faults: faults.into(), cost, sampled: 1 }
+    fn place<'a>(name: &'a str, telling: &'a [(usize, Kind)], faults: &[Fault], cost: usize) -> Place<'a> {
+        Place { name, telling, faults: faults.to_vec(), cost, sampled: 1 }
     }
+
+    const FAULTS: [Fault; 2] = [Fault::LostAfter, Fault::Reboot];
 
     #[test]
     fn alone_a_scenario_tries_every_fault_at_every_kind_of_write() {
         let telling = [(1, kind("", "Election")), (3, kind("", "TakeNode"))];
-        let faults = [Fault::LostAfter, Fault::Reboot];
-        let shares = share_out(&[place(&telling, faults, 10)]);
+        let shares = share_out(&[place("one", &telling, &FAULTS, 10)]);
         let all = [(1, Fault::LostAfter), (1, Fault::Reboot), (3, Fault::LostAfter), (3, Fault::Reboot)];
         assert_eq!(shares, [all.to_vec()]);
     }
@@ -155,18 +179,29 @@ mod tests {
     fn together_the_cheapest_tries_what_both_could_and_the_other_each_fault_once() {
         let [take, drain] = [kind("", "TakeNode"), kind("TakeNode", "CreateJob")];
         let (long, short) = ([(4, take.clone()), (9, drain)], [(2, take)]);
-        let faults = [Fault::LostAfter, Fault::Reboot];
-        let both = [place(&long, faults.clone(), 90), place(&short, faults, 10)];
+        let both = [place("long", &long, &FAULTS, 90), place("short", &short, &FAULTS, 10)];
         let once = [(2, Fault::LostAfter), (2, Fault::Reboot)];
         let beyond = [(9, Fault::LostAfter), (9, Fault::Reboot)];
         assert_eq!(share_out(&both), [beyond.to_vec(), once.to_vec()]);
     }
 
     #[test]
-    fn a_scenario_without_a_kind_of_its_own_tries_its_faults_at_one_write_after_the_other() {
+    fn a_scenario_without_a_kind_of_its_own_tries_each_fault_at_one_of_its_writes() {
         let telling = [(1, kind("", "Election")), (3, kind("", "TakeNode"))];
-        let faults = [Fault::LostAfter, Fault::Reboot];
-        let shares = share_out(&[place(&telling, faults.clone(), 1), place(&telling, faults, 2)]);
-        assert_eq!(shares[1], [(3, Fault::LostAfter), (1, Fault::Reboot)]);
+        let shares = share_out(&[place("one", &telling, &FAULTS, 1), place("other", &telling, &FAULTS, 2)]);
+        let faults: Vec<&Fault> = shares[1].iter().map(|(_, fault)| fault).collect();
+        assert_eq!(faults, [&Fault::LostAfter, &Fault::Reboot]);
+    }
+
+    #[test]
+    fn a_kind_of_write_more_leaves_the_rest_of_a_sample_as_it_was() {
+        let kinds = |count: usize| (0..count).map(|number| (number, kind("", &number.to_string()))).collect::<Vec<_>>();
+        let drawn = |telling: &[(usize, Kind)]| {
+            let mut all = share_out(&[Place { sampled: 5, ..place("one", telling, &FAULTS, 1) }]);
+            all.remove(0)
+        };
+        let (fewer, more) = (drawn(&kinds(60)), drawn(&kinds(61)));
+        assert!((10..40).contains(&fewer.len()), "{} of 120", fewer.len());
+        assert!(more.starts_with(&fewer), "{fewer:?}, then {more:?}");
     }
 }

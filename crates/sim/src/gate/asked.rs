@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use drover_core::decision::{Act, Kind, Write};
+use drover_core::planner;
 use http::Method;
 use http::request::Parts;
 use serde_json::Value;
 
 /// What of the past decisions is remembered: far more than can be under way at once.
 const REMEMBERED: usize = 4096;
+
+/// The ConfigMap of a guest cluster that its machines join by.
+const KUBEADM_CONFIG: &str = "kubeadm-config";
 
 /// One request.
 #[derive(Debug, Clone)]
@@ -82,6 +86,8 @@ fn kind_of(plural: &str) -> &'static str {
 #[derive(Debug, Default)]
 pub struct Decided {
     writes: VecDeque<Write>,
+    /// Those of planners.
+    planned: VecDeque<planner::Write>,
 }
 
 impl Decided {
@@ -90,6 +96,33 @@ impl Decided {
         if self.writes.len() > REMEMBERED {
             self.writes.pop_front();
         }
+    }
+
+    pub fn remember_planned(&mut self, write: planner::Write) {
+        self.planned.push_back(write);
+        if self.planned.len() > REMEMBERED {
+            self.planned.pop_front();
+        }
+    }
+
+    /// Why a planner makes a request.
+    fn planned(&self, asked: &Asked) -> Option<String> {
+        use planner::Target::{CapiClusterStatus, ClusterStatus, ControlPlane, ControlPlaneStatus, Job, Node, Secret};
+        let is_it = |write: &&planner::Write| {
+            let same_object = match &write.target {
+                Secret(name) => asked.plural == "secrets" && asked.name == *name,
+                Node(name) => asked.plural == "nodes" && asked.name == *name,
+                Job(name) => asked.plural == "jobs" && asked.name == *name,
+                ControlPlane | ControlPlaneStatus => asked.plural == "rkecontrolplanes",
+                ClusterStatus | CapiClusterStatus => asked.plural == "clusters",
+            };
+            let same_act = match &write.act {
+                planner::Act::Patch(body) | planner::Act::Create(body) => *body == asked.body,
+                planner::Act::Delete { .. } => asked.method == Method::DELETE,
+            };
+            same_object && same_act
+        };
+        self.planned.iter().rev().find(is_it).map(|write| format!("Planner{:?}", write.purpose))
     }
 
     /// Why a request is made. What no decision about a Plan asked for is the election's, or undoes marks.
@@ -103,12 +136,19 @@ impl Decided {
             _ => true,
         };
         let found = self.writes.iter().rev().filter(same_object).find(same_act);
+        let planned = found.is_none().then(|| self.planned(asked)).flatten();
         match (found, asked.kind()) {
+            (None, _) if planned.is_some() => planned.unwrap_or_default(),
             (Some(write), _) => format!("{:?}", write.purpose),
             (None, "Lease") => "Election".to_owned(),
             (None, "Node") => "UndoMarks".to_owned(),
-            // Those of a guest cluster's update tell by themselves what they are for.
-            (None, _) => format!("{} {}", asked.method, asked.plural),
+            // Those of a guest cluster's update tell by themselves what they are for: kubeadm has one object for all that it is told.
+            (None, _) => match asked.body["data"].as_object().filter(|_| asked.name == KUBEADM_CONFIG) {
+                Some(data) => {
+                    format!("{} {} {}", asked.method, asked.plural, data.keys().next().unwrap_or(&String::new()))
+                }
+                None => format!("{} {}", asked.method, asked.plural),
+            },
         }
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use drover_clock::{Clock, later};
 use drover_core::decision::Purpose;
+use drover_core::planner;
 use drover_corral::apiserver::{ApiServer, ApiService};
 use drover_operator::Report;
 use drover_operator::harvester::steps::Saying;
@@ -29,6 +30,7 @@ pub use self::body::Rewrite;
 use self::body::{GatedBody, GatedWatch};
 use crate::acts;
 use crate::faults::{Fault, Incident, Moment, Turn};
+use crate::guests::Servers;
 use crate::record::Record;
 use crate::sabotage::{Sabotage, Verdict};
 
@@ -48,6 +50,8 @@ const MOST_DEATHS: usize = 1000;
 #[derive(Debug)]
 pub struct Heard {
     pub reports: UnboundedReceiver<Report>,
+    /// What they decide where they plan machines.
+    pub planned: UnboundedReceiver<planner::Write>,
     pub audience: Option<UnboundedSender<Report>>,
 }
 
@@ -75,6 +79,8 @@ pub struct Gate {
     record: Arc<Mutex<Record>>,
     /// Nothing goes wrong with what passes.
     is_open: bool,
+    /// The servers of guest clusters, where things happen as well.
+    guests: Servers,
 }
 
 struct Shared {
@@ -116,8 +122,16 @@ struct Dying {
     met: BTreeSet<(u64, String)>,
 }
 
-/// Whether a server answers at this moment.
-pub type Answers = Arc<dyn Fn() -> bool + Send + Sync>;
+/// What a server does with requests at this moment.
+pub type Mannered = Arc<dyn Fn() -> Manner + Send + Sync>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    Answers,
+    Refuses,
+    /// It takes them, and answers none.
+    Silent,
+}
 
 /// Answers to lists, by what was asked.
 type Lists = BTreeMap<String, Bytes>;
@@ -151,6 +165,7 @@ impl Gate {
         heard: Heard,
         sabotage: Option<Sabotage>,
         record: Arc<Mutex<Record>>,
+        guests: Servers,
     ) -> Self {
         let clock = server.clock();
         let shared = Shared {
@@ -172,7 +187,7 @@ impl Gate {
             purposes: Tally::new(),
             reasons: Tally::new(),
         };
-        Gate { server, clock, shared: Arc::new(Mutex::new(shared)), orders, sabotage, record, is_open: false }
+        Gate { server, clock, shared: Arc::new(Mutex::new(shared)), orders, sabotage, record, is_open: false, guests }
     }
 
     /// The same for whoever is no operator: writes are neither counted nor tampered with.
@@ -182,13 +197,13 @@ impl Gate {
 
     /// A client whose requests pass this gate.
     pub fn client(&self, operator: &str) -> kube::Client {
-        self.client_of(&self.server, operator, Arc::new(|| true))
+        self.client_of(&self.server, operator, Arc::new(|| Manner::Answers))
     }
 
-    /// The same for another server, which answers while that is so.
-    pub fn client_of(&self, server: &ApiServer, operator: &str, answers: Answers) -> kube::Client {
+    /// The same for another server, whose manner changes.
+    pub fn client_of(&self, server: &ApiServer, operator: &str, manner: Mannered) -> kube::Client {
         let (gate, operator) = (self.clone(), operator.to_owned());
-        kube::Client::new(GatedService { gate, server: server.clone(), operator, answers }, "default")
+        kube::Client::new(GatedService { gate, server: server.clone(), operator, manner }, "default")
     }
 
     pub fn server(&self) -> ApiServer {
@@ -259,7 +274,7 @@ impl Gate {
         self.trouble(acts::lasts(fault));
         match fault {
             Fault::SecondLeader => self.order(Order::Second),
-            fault => acts::perform(fault, &self.server).await,
+            fault => acts::perform(fault, &self.server, &self.guests).await,
         }
     }
 
@@ -368,6 +383,9 @@ impl Gate {
 impl Shared {
     /// Takes in what was decided since.
     fn hear(&mut self) {
+        while let Ok(write) = self.heard.planned.try_recv() {
+            self.decided.remember_planned(write);
+        }
         while let Ok(report) = self.heard.reports.try_recv() {
             for write in report.decision.writes() {
                 self.decided.remember(write);
@@ -656,7 +674,7 @@ struct GatedService {
     gate: Gate,
     server: ApiServer,
     operator: String,
-    answers: Answers,
+    manner: Mannered,
 }
 
 impl Service<Request<Body>> for GatedService {
@@ -670,7 +688,13 @@ impl Service<Request<Body>> for GatedService {
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (gate, server, operator) = (self.gate.clone(), self.server.clone(), self.operator.clone());
-        let answers = self.answers.clone();
-        Box::pin(async move { Ok(if answers() { gate.pass(server, operator, request).await } else { refusal(503) }) })
+        let manner = self.manner.clone();
+        Box::pin(async move {
+            Ok(match manner() {
+                Manner::Answers => gate.pass(server, operator, request).await,
+                Manner::Refuses => refusal(503),
+                Manner::Silent => std::future::pending().await,
+            })
+        })
     }
 }

@@ -1,18 +1,19 @@
-//! Drains take pods only from the node that their claim holds, and never past a budget unasked.
+//! Drains take pods only from the node that their claim holds, and never past a budget unasked; those of an operator that plans
+//! machines, too.
 
 use serde_json::Value;
 
-use super::{Change, Checker, claim, node_of, owner, plan_of, plan_with_uid, selector};
+use super::{Change, Checker, claim, job_of, node_of, owner, plan_of, plan_with_uid, selector};
 use crate::known::Known;
 
 impl Checker {
     pub(super) fn check_drained(&mut self, known: &Known, change: &Change<'_>) {
-        let Some(drained) = change.actor.strip_suffix("/drain") else { return };
         let is_ending = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_string();
         let Some(pod) = change.after.filter(is_ending) else { return };
         if change.before.is_some_and(|before| is_ending(&before)) {
             return;
         }
+        let Some(drained) = drained_by(change, pod) else { return };
         if let Some(other) = node_of(pod).filter(|node| *node != drained) {
             self.violation(format!("the drain of {drained} took {} away from {other}", change.name));
         }
@@ -45,6 +46,15 @@ impl Checker {
         if let Some((_, name, _)) = left.find(|(_, _, other)| !stays(other) && !ended(other)) {
             self.violation(format!("the upgrade of {node} began while {name} was still there"));
         }
+    }
+}
+
+/// The node whose drain takes this pod. An operator is not told for one node, and takes pods of Jobs with those.
+fn drained_by<'a>(change: &Change<'a>, pod: &'a Value) -> Option<&'a str> {
+    match change.actor.strip_suffix("/drain") {
+        Some(node) => Some(node),
+        None if change.is_by_an_operator() && job_of(pod).is_none() => node_of(pod),
+        None => None,
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{Change, Checker};
+use super::{Change, Checker, is_cordoned};
 use crate::known::Known;
 
 /// On Nodes, and where pods of Deployments may run.
@@ -38,6 +38,10 @@ pub struct GuestSeen {
     leaves: bool,
     /// What was last said of its add-ons: somebody may have wiped that since.
     addons: Value,
+    /// Flags of its API servers that a person has set in `kubeadm-config`.
+    flags: BTreeMap<String, Value>,
+    /// Nodes whose cordon is an operator's.
+    cordons: BTreeSet<String>,
 }
 
 impl Checker {
@@ -45,6 +49,12 @@ impl Checker {
     pub fn see_guest(&mut self, cluster: &(String, String), guest: &Known, change: &Change<'_>) {
         let mut seen = self.guests.remove(cluster).unwrap_or_default();
         self.check_add_on(&seen, guest, change);
+        if (change.kind, change.name) == ("ConfigMap", "kubeadm-config") {
+            self.check_flags(&mut seen, change);
+        }
+        if change.kind == "Node" {
+            self.check_cordon(&mut seen, change);
+        }
         self.check_etcd(&mut seen, guest);
         self.guests.insert(cluster.clone(), seen);
     }
@@ -85,6 +95,27 @@ impl Checker {
         }
     }
 
+    /// An operator cordons no Node without the reason beside it, and lifts no cordon but its own.
+    fn check_cordon(&mut self, seen: &mut GuestSeen, change: &Change<'_>) {
+        let (was, is) = (change.before.is_some_and(is_cordoned), change.after.is_some_and(is_cordoned));
+        let is_told = |node: &Value| node["metadata"]["annotations"]["drover.dev/leaves"].is_string();
+        let name = change.name;
+        match (was, is) {
+            (false, true) if change.is_by_an_operator() => {
+                seen.cordons.insert(name.to_owned());
+                if !change.after.is_some_and(is_told) {
+                    self.violation(format!("Node {name} of the guest cluster is cordoned, and does not say why"));
+                }
+            }
+            (true, false) if !seen.cordons.remove(name) && change.is_by_an_operator() && change.after.is_some() => {
+                self.violation(format!(
+                    "Node {name} of the guest cluster takes pods again, and somebody else had cordoned it"
+                ));
+            }
+            _ => {}
+        }
+    }
+
     /// An object of an add-on, as an operator has just left it.
     fn check_add_on(&mut self, seen: &GuestSeen, guest: &Known, change: &Change<'_>) {
         let is_one = |object: &Value| object["metadata"]["labels"]["drover.dev/addon"].is_string();
@@ -94,10 +125,9 @@ impl Checker {
         let shown = format!("{}/{}/{}", change.kind, change.namespace, change.name);
         let Some(after) = change.after else {
             let old = distributions(guest).find(|(_, distribution)| seen.distributions.contains(*distribution));
-            if let Some((node, _)) = old.filter(|_| change.before.is_some_and(is_one)) {
-                self.violation(format!(
-                    "{shown} of an add-on is deleted, and Node {node} of the old distribution is left"
-                ));
+            // What others have applied carries no mark. Pods are drained.
+            if let Some((node, _)) = old.filter(|_| change.kind != "Pod") {
+                self.violation(format!("{shown} is deleted, and Node {node} of the old distribution is left"));
             }
             return;
         };
@@ -113,6 +143,22 @@ impl Checker {
         };
         if !is_right {
             self.violation(format!("{shown} of an add-on replaces pods where their image may be missing"));
+        }
+    }
+
+    /// What a person has set for API servers that join is still there when an operator has written.
+    fn check_flags(&mut self, seen: &mut GuestSeen, change: &Change<'_>) {
+        let flags = |map: Option<&Value>| -> BTreeMap<String, Value> {
+            let text = map.and_then(|map| map["data"]["ClusterConfiguration"].as_str()).unwrap_or_default();
+            let document: Value = serde_saphyr::from_str(text).unwrap_or_default();
+            let flags = document["apiServer"]["extraArgs"].as_object();
+            flags.into_iter().flatten().map(|(flag, value)| (flag.clone(), value.clone())).collect()
+        };
+        let (before, after) = (flags(change.before), flags(change.after));
+        if change.actor == PERSON {
+            seen.flags.extend(after.into_iter().filter(|(flag, value)| before.get(flag) != Some(value)));
+        } else if let Some((flag, _)) = seen.flags.iter().find(|(flag, value)| after.get(*flag) != Some(value)) {
+            self.violation(format!("the flag {flag} that somebody has set in kubeadm-config is lost"));
         }
     }
 

@@ -244,8 +244,7 @@ fn hash_for<'a>(object: &'a Value, plan: &str) -> Option<&'a str> {
 
 /// A pod of an upgrade that is on a node and has not ended.
 fn is_at_work(pod: &Value) -> bool {
-    job_of(pod).is_some()
-        && node_of(pod).is_some()
-        && pod["status"]["phase"] != "Succeeded"
-        && pod["status"]["phase"] != "Failed"
+    // Of a large upgrade most have ended: this is asked of all of them whenever a pod changes.
+    let has_ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    !has_ended && job_of(pod).is_some() && node_of(pod).is_some()
 }

@@ -1,5 +1,7 @@
 //! What Upgrades of Harvester and TanzuKubernetesClusters say when a run has ended: that it is true, and that none waits in silence.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{has_condition, is_finished, is_ready};
@@ -72,6 +74,15 @@ fn untrue_reason(known: &Known, upgrade: &Value, reason: &str) -> Option<&'stati
                 pending.is_some_and(|pending| node["status"]["nodeInfo"]["osImage"] != pending)
             };
             unless(known.all("Node").any(is_awaited), "no node has a system that it has not booted")
+        }
+        "KubeletOutdated" => {
+            let versions: BTreeSet<&str> =
+                known.all("Node").map(|node| text(&node["status"]["nodeInfo"]["kubeletVersion"])).collect();
+            unless(versions.len() > 1, "all kubelets run the same version")
+        }
+        "PlannerStalls" => {
+            let asks = |secret: &Value| secret["metadata"]["annotations"]["rke.cattle.io/pre-drain"].is_string();
+            unless(known.all("Secret").any(asks), "the planner asks for no node")
         }
         "JobFailed" => {
             let has_failed = |job: &Value| has_condition(job, "Failed");
@@ -164,6 +175,8 @@ fn text(value: &Value) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
 
     use super::*;
@@ -174,9 +187,9 @@ mod tests {
         let progressing = json!({ "type": "Progressing", "status": status, "reason": reason });
         let upgrade =
             json!({ "metadata": { "uid": "1", "labels": labels }, "status": { "conditions": [progressing] } });
-        known.put("Upgrade", "harvester-system", "up", Some(upgrade));
+        known.put("Upgrade", "harvester-system", "up", Some(Arc::new(upgrade)));
         for (name, node) in nodes.as_object().unwrap() {
-            known.put("Node", "", name, Some(node.clone()));
+            known.put("Node", "", name, Some(Arc::new(node.clone())));
         }
         untrue(&known)
     }
@@ -210,7 +223,7 @@ mod tests {
             let tkc = json!({
                 "metadata": { "namespace": "team", "name": "web" }, "status": { "phase": phase, "waits": waits },
             });
-            known.put("TanzuKubernetesCluster", "team", "web", Some(tkc));
+            known.put("TanzuKubernetesCluster", "team", "web", Some(Arc::new(tkc)));
             untrue(&known)
         };
         assert_eq!(says("running", json!([])), Vec::<String>::new());

@@ -1,5 +1,7 @@
 //! The checker sees what it is for, and nothing else.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::*;
@@ -46,9 +48,9 @@ impl Run {
     }
 
     fn change(&mut self, actor: &str, kind: &str, name: &str, object: Value, evicted: bool) -> Vec<String> {
-        let before = self.known.put(kind, "", name, Some(object));
+        let before = self.known.put(kind, "", name, Some(Arc::new(object)));
         let (at, after) = (self.at, self.known.get(kind, "", name));
-        let change = Change { at, actor, evicted, kind, namespace: "", name, before: before.as_ref(), after };
+        let change = Change { at, actor, evicted, kind, namespace: "", name, before: before.as_deref(), after };
         self.checker.see(&self.known, &change);
         self.checker.take_violations()
     }
@@ -222,7 +224,7 @@ fn every_reason_to_wait_can_be_told_from_a_pretext() {
         });
         let known = Known::of_list(&json!({ "items": [{ "kind": "Plan", "metadata": { "name": "up" } }] }));
         let mut known = known;
-        known.put("Plan", "", "up", Some(plan));
+        known.put("Plan", "", "up", Some(Arc::new(plan)));
         let untrue = ends::untrue(&known, NOON.parse().unwrap(), false, false);
         let said = untrue.first().unwrap_or_else(|| panic!("{reason} passes for true in an empty cluster"));
         assert!(!said.contains("nobody knows"), "{reason}: {said}");
@@ -306,4 +308,38 @@ fn a_vm_that_is_stopped_although_it_could_move_is_seen() {
     };
     assert_eq!(stopped("True"), ["vm was stopped on n1, and could have moved"]);
     assert_eq!(stopped("False"), [""; 0]);
+}
+
+#[test]
+fn whoever_plans_machines_takes_one_server_at_a_time_under_its_own_claims_and_none_that_is_paused() {
+    let mut run = Run::new(&[]);
+    let claims = json!({ "nodes": { "n2": { "id": "c2" }, "n3": { "id": "c3" }, "n4": { "id": "c4" } } }).to_string();
+    let plane = json!({ "metadata": { "annotations": { "drover.dev/claims": claims } } });
+    run.put("operator-1", "RKEControlPlane", "local", plane);
+    let server = |mut node: Value| {
+        node["metadata"]["labels"]["node-role.kubernetes.io/etcd"] = json!("true");
+        node
+    };
+    let taken = |id: &str| {
+        let mut node = server(node(Some(id), true));
+        let mark = json!({ "owner": { "uid": "plane", "kind": "RKEControlPlane" } }).to_string();
+        node["metadata"]["annotations"]["drover.dev/claim"] = json!(mark);
+        node
+    };
+    let mut paused = server(node(None, false));
+    paused["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause"] = json!("up");
+    // A Plan works on the first one, which stays in service.
+    run.put("user", "Node", "n1", server(node(Some("c1"), false)));
+    run.put("user", "Node", "n2", server(node(None, false)));
+    run.put("user", "Node", "n3", server(node(None, false)));
+    run.put("user", "Node", "n4", paused);
+
+    assert_eq!(run.put("operator-1", "Node", "n2", taken("c2")), [""; 0]);
+    assert_eq!(run.put("operator-1", "Node", "n3", taken("c3")), ["operator-1 took n3 as server number 2"]);
+    run.put("user", "Node", "n2", server(node(None, false)));
+    run.put("user", "Node", "n3", server(node(None, false)));
+    let strange = "operator-1 took n2 under a claim that does not stand on the control plane";
+    assert_eq!(run.put("operator-1", "Node", "n2", taken("c9")), [strange]);
+    run.put("user", "Node", "n2", server(node(None, false)));
+    assert_eq!(run.put("operator-1", "Node", "n4", taken("c4")), ["operator-1 took n4, which its user has paused"]);
 }

@@ -140,6 +140,13 @@ impl Scenario {
                 unmet.push(format!("the {label} of the Upgrade {name} is {is}, not {wanted}"));
             }
         }
+        let of_planes = known
+            .all("RKEControlPlane")
+            .filter_map(|plane| plane["metadata"]["annotations"]["drover.dev/claims"].as_str());
+        let claims = of_planes.map(|text| serde_json::from_str::<Value>(text).unwrap_or_default());
+        if claims.into_iter().any(|claims| claims["nodes"].as_object().is_some_and(|nodes| !nodes.is_empty())) {
+            unmet.push("the control plane still claims nodes".to_owned());
+        }
         // Nodes of others take no part.
         let own = |node: &str| self.node_names().iter().any(|name| name == node);
         for (_, node, object) in known.named("Node").filter(|(namespace, node, _)| namespace.is_empty() && own(node)) {

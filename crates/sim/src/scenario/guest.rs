@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_core::guest::{Order, OrderError, Patches, Version};
 use drover_corral::apiserver::{ApiServer, Options};
-use drover_corral::world::guest::Guest as Settled;
+use drover_corral::world::guest::{Contract, Guest as Settled};
 use drover_corral::world::{Part, WorldOptions, definitions};
 use jiff::{SignedDuration, Timestamp};
 use kube::core::Status;
@@ -41,6 +41,9 @@ pub struct Guest {
     /// How many workers a MachineDeployment keeps; without, there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<usize>,
+    /// The version of Cluster API that describes it; a TanzuKubernetesCluster knows the first one only.
+    #[serde(skip_serializing_if = "ClusterApi::is_usual")]
+    pub cluster_api: ClusterApi,
     /// A TanzuKubernetesCluster stands for it, and is kept as it is asked for; `from` and `to` are distributions then, such as
     /// `v1.16.7+vmware.1-guest.1`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -65,6 +68,27 @@ pub struct Guest {
     pub new_addons: BTreeMap<String, Value>,
 }
 
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ClusterApi {
+    #[default]
+    V1alpha2,
+    V1beta1,
+}
+
+impl ClusterApi {
+    fn is_usual(&self) -> bool {
+        *self == ClusterApi::V1alpha2
+    }
+
+    fn contract(self) -> Contract {
+        match self {
+            ClusterApi::V1alpha2 => Contract::V1alpha2,
+            ClusterApi::V1beta1 => Contract::V1beta1,
+        }
+    }
+}
+
 impl Default for Guest {
     fn default() -> Self {
         Guest {
@@ -78,6 +102,7 @@ impl Default for Guest {
             kubeadm_patches: Vec::new(),
             told: BTreeMap::new(),
             workers: None,
+            cluster_api: ClusterApi::V1alpha2,
             tanzu: false,
             new: false,
             spec: Value::Null,
@@ -107,6 +132,7 @@ impl Guest {
             version: kubernetes(version).trim_start_matches('v').to_owned(),
             told: self.told.clone(),
             workers: self.workers,
+            contract: self.cluster_api.contract(),
             distribution: self.tanzu.then(|| version.to_owned()),
         }
     }
@@ -135,10 +161,8 @@ impl Scenario {
 
     /// The definitions and objects of guest clusters in the management cluster.
     pub(super) fn guest_objects(&self) -> Vec<Value> {
-        if self.guest.is_none() {
-            return Vec::new();
-        }
-        let mut objects = definitions::guest();
+        let Some(first) = &self.guest else { return Vec::new() };
+        let mut objects = definitions::guest(first.cluster_api.contract());
         for guest in self.guests().filter(|guest| !guest.is_new()) {
             objects.extend(guest.settled(&self.from).settled(Timestamp::UNIX_EPOCH).management);
         }
@@ -208,6 +232,7 @@ impl Scenario {
             namespace == lines.namespace && object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == lines.name
         };
         let version = kubernetes(&self.to).trim_start_matches('v');
+        let of_machines = lines.cluster_api.contract().kubernetes(version);
         let (mut names, mut all, mut parts) = (BTreeSet::new(), BTreeSet::new(), [BTreeSet::new(), BTreeSet::new()]);
         for (_, name, machine) in known.named("Machine").filter(|(namespace, _, machine)| is_own(namespace, machine)) {
             all.insert(name.to_owned());
@@ -220,7 +245,7 @@ impl Scenario {
                 part.insert(name.as_str().unwrap_or_default().to_owned());
             }
             let annotations = &machine["metadata"]["annotations"];
-            if machine["spec"]["version"] != version {
+            if machine["spec"]["version"] != of_machines {
                 unmet.push(format!("machine {name} is of {}", machine["spec"]["version"]));
             }
             if !machine["metadata"]["deletionTimestamp"].is_null() {
@@ -257,6 +282,14 @@ impl Scenario {
         for (what, found, machines) in [("Nodes", nodes, &all), ("voters of etcd", voters, &names)] {
             if found != *machines {
                 unmet.push(format!("the {what} are {found:?}, the machines {machines:?}"));
+            }
+        }
+        for (_, name, node) in guest.named("Node") {
+            if node["spec"]["unschedulable"] == true {
+                unmet.push(format!("Node {name} of the guest cluster is cordoned"));
+            }
+            if node["metadata"]["annotations"]["drover.dev/leaves"].is_string() {
+                unmet.push(format!("Node {name} of the guest cluster still carries drover.dev/leaves"));
             }
         }
         if lines.tanzu {

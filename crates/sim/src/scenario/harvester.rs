@@ -2,15 +2,19 @@
 //! volumes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use drover_api::crds::{self, Controller};
+use drover_corral::apiserver::ApiServer;
 use drover_corral::world::provisioned::{Seed, settled};
-use drover_corral::world::{Part, charts, definitions, helm};
+use drover_corral::world::{Part, charts, definitions, fleet, helm};
+use drover_operator::harvester::{NoRepositories, Repositories};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Scenario;
+use crate::repository::ScriptedRepositories;
 
 const SYSTEM: &str = "harvester-system";
 const STORAGE: &str = "longhorn-system";
@@ -36,6 +40,12 @@ pub struct Harvester {
     /// Upgrades have a status of their own, as Drover defines them; without it the definition is the one that Harvester installs.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub own_status: bool,
+    /// There is no Rancher: the operators plan the machines as well. Rancher's agents still carry out what is planned.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub own_planner: bool,
+    /// Fleet has an agent, without which it deploys nothing; elsewhere it needs none.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fleet_agent: bool,
     /// An Upgrade that is asked for from the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<UpgradeLines>,
@@ -59,6 +69,9 @@ pub struct UpgradeLines {
     /// The images of the release that runs, as the new one lists them; none if it does not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub previous_images: Vec<String>,
+    /// What else the repository serves, by path: manifests that the release names below `drover`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
 }
 
 impl Default for UpgradeLines {
@@ -70,6 +83,7 @@ impl Default for UpgradeLines {
             release: Value::Null,
             images: Vec::new(),
             previous_images: Vec::new(),
+            files: BTreeMap::new(),
         }
     }
 }
@@ -83,6 +97,8 @@ impl Default for Harvester {
             os: "Harvester v1.7.0".to_owned(),
             config: None,
             own_status: false,
+            own_planner: false,
+            fleet_agent: false,
             upgrade: None,
         }
     }
@@ -162,7 +178,10 @@ impl Scenario {
     /// The parts of the world that it needs beside those of Kubernetes.
     pub(super) fn products(&self) -> Vec<Part> {
         match (&self.harvester, self.vms.is_none()) {
-            (Some(_), _) => Part::HARVESTER.to_vec(),
+            (Some(harvester), _) => {
+                let without = |part: &Part| harvester.own_planner && *part == Part::Rancher;
+                Part::HARVESTER.into_iter().filter(|part| !without(part)).collect()
+            }
             (None, false) => vec![Part::KubeVirt, Part::Longhorn],
             (None, true) => Vec::new(),
         }
@@ -184,6 +203,7 @@ impl Scenario {
             objects.extend(settled(&seeds, &self.from, &harvester.rancher));
             let charts = ["harvester", "harvester-crd", "rancher-monitoring-crd", "rancher-logging-crd"];
             objects.extend(charts.iter().flat_map(|chart| charts::deployed(chart, chart, "1.7.0")));
+            objects.extend(harvester.fleet_agent.then(fleet::settled).into_iter().flatten());
             objects.extend(self.upgrade_objects(harvester));
             objects.extend(self.rancher_objects(harvester));
         }
@@ -233,6 +253,11 @@ impl Scenario {
         self.harvester.as_ref()?.upgrade.as_ref()
     }
 
+    /// Whether the operators plan the machines, in place of Rancher.
+    pub fn plans_machines(&self) -> bool {
+        self.harvester.as_ref().is_some_and(|harvester| harvester.own_planner)
+    }
+
     /// What the release says of itself; none if there is no Upgrade.
     pub fn release(&self) -> Option<Value> {
         let (harvester, upgrade) = (self.harvester.as_ref()?, self.upgrade()?);
@@ -244,6 +269,22 @@ impl Scenario {
         });
         super::merge(&mut release, &upgrade.release);
         Some(release)
+    }
+
+    /// What serves the release; none if there is no Upgrade.
+    pub fn repositories(&self, server: ApiServer) -> Option<ScriptedRepositories> {
+        let (release, upgrade) = (self.release()?, self.upgrade()?);
+        let list = |images: &[String]| Some(images.join("\n")).filter(|images| !images.is_empty());
+        let (images, previous_images) = (list(&upgrade.images), list(&upgrade.previous_images));
+        Some(ScriptedRepositories { server, release, images, previous_images, files: upgrade.files.clone() })
+    }
+
+    /// What steps read of it.
+    pub fn release_files(&self, server: ApiServer) -> Arc<dyn Repositories> {
+        match self.repositories(server) {
+            Some(repositories) => Arc::new(repositories),
+            None => Arc::new(NoRepositories),
+        }
     }
 
     fn number(&self, node: &str) -> usize {

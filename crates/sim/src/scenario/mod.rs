@@ -82,7 +82,7 @@ pub struct Scenario {
     pub faults: Vec<Incident>,
     /// What must be true in the end, beyond what always must.
     pub expect: Expect,
-    /// Too large to try a fault at every write: a campaign tries every n-th only.
+    /// Too large to try a fault at every write: a campaign tries one in so many only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampled: Option<usize>,
     /// Faults that a campaign leaves out, because what is expected would be wrong under them.

@@ -1,7 +1,9 @@
 //! Updates of guest clusters: a crash at every write for one machine, at some for three and five; `make sim` tries all.
 
+use std::time::Duration;
+
 use drover_sim::campaign::Part;
-use drover_sim::{Campaign, Scenario, Terms, run};
+use drover_sim::{Campaign, Fault, Scenario, Schedule, Terms, run};
 
 fn built_in(name: &str) -> Scenario {
     let mut all = drover_sim::scenario::built_in().unwrap().into_iter();
@@ -11,6 +13,7 @@ fn built_in(name: &str) -> Scenario {
 fn no_crash_does_harm(name: &str, every: usize) {
     let campaign = Campaign { every, ..Campaign::new(Scenario { sampled: None, ..built_in(name) }, 1) };
     let report = campaign.run(&[Part::Crashes], &|_, _| ()).unwrap();
+    assert!(report.schedules > 1, "{name}: no crash was drawn");
     let Some(failure) = report.failures.first() else { return };
     let violations: Vec<&str> = failure.outcome.violations.iter().map(|one| one.sentence.as_str()).collect();
     panic!(
@@ -49,4 +52,46 @@ fn an_update_takes_hardly_longer_than_its_machines_do() {
         assert_eq!(outcome.violations, []);
         assert!(ratio <= 1.02, "{name}: {ratio}");
     }
+}
+
+/// Faults find each of the two by its name.
+#[test]
+fn kubeadm_is_told_of_the_version_by_one_write_and_of_api_servers_that_are_gone_by_others() {
+    let outcome = run(&built_in("guest-three-machines"), &Terms::calm(1)).unwrap();
+    let told = |part: &str| outcome.purposes.get(&format!("PATCH configmaps {part}")).copied().unwrap_or(0);
+    assert_eq!((told("ClusterConfiguration"), told("ClusterStatus")), (1, 3), "{:?}", outcome.purposes);
+}
+
+/// At every n-th write, and at what it is decided on.
+fn no_fault_does_harm(name: &str, fault: &Fault, every: usize) {
+    let scenario = built_in(name);
+    let calm = run(&scenario, &Terms::calm(1)).unwrap();
+    assert_eq!(calm.violations, [], "{name} without faults\n{}", calm.trace().join("\n"));
+    let time = Some(Duration::from_secs_f64(calm.virtual_seconds));
+    for write in (1..=calm.writes).step_by(every) {
+        let terms = Terms { calm: time, ..Terms::of(Schedule::one(write, fault.clone()), 1) };
+        let outcome = run(&scenario, &terms).unwrap();
+        assert_eq!(outcome.violations, [], "{name}, write {write}: {fault}\n{}", outcome.trace().join("\n"));
+    }
+}
+
+#[test]
+fn machines_of_v1beta1_are_replaced_as_those_of_v1alpha2_are_and_workers_follow() {
+    no_fault_does_harm("guest-v1beta1", &Fault::CrashAfter, 13);
+}
+
+#[test]
+fn a_virtual_machine_that_is_off_for_a_while_costs_time_and_nothing_else() {
+    no_fault_does_harm("guest-three-machines", &Fault::VirtualMachineOff, 9);
+}
+
+#[test]
+fn what_somebody_edits_in_kubeadm_config_stays_and_the_version_there_is_put_right() {
+    no_fault_does_harm("guest-three-machines", &Fault::KubeadmConfigEdited, 7);
+}
+
+/// The first writing of an object of an add-on, among others.
+#[test]
+fn what_a_dead_operator_wrote_to_a_guest_reverts_nothing_when_it_arrives_late() {
+    no_fault_does_harm("guest-tkc-addons", &Fault::LandsAtTheEnd, 9);
 }

@@ -12,7 +12,7 @@ use drover_api::plan::Plan;
 use drover_corral::apiserver::Direct;
 use drover_sim::campaign::{Campaign, Part};
 use drover_sim::{Scenario, Stage, Terms};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Event, Node};
 use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(300);
@@ -206,6 +206,41 @@ fn an_operator_that_dies_in_the_middle_of_an_upgrade_is_replaced_without_harm() 
         let campaign = Campaign { every, ..Campaign::new(Scenario { sampled: None, ..built_in(name) }, 1) };
         let report = campaign.run(&[Part::Crashes], &|_, _| ()).unwrap();
         let stories: Vec<String> = report.failures.iter().map(|failure| format!("{failure:?}")).collect();
+        assert!(report.schedules > 1, "{name}: no crash was drawn");
         assert!(stories.is_empty(), "{name}: {}", stories.join("\n"));
     }
+}
+
+/// Paused nodes are resumed by the scenario.
+#[tokio::test(start_paused = true)]
+async fn what_happens_to_an_upgrade_is_told_as_events_each_once() {
+    let stage = Stage::open(&built_in("harvester-paused"), &Terms::calm(1));
+    let is_cleaned_up = |user: &Direct| {
+        let upgrade = user.get::<Upgrade>(Some("harvester-system"), "hvst-upgrade-1").unwrap().unwrap();
+        let cleaned = upgrade.metadata.labels.unwrap_or_default().get("harvesterhci.io/upgradeCleanup").cloned();
+        unless(cleaned.as_deref() == Some("Succeeded"), "it is not cleaned up")
+    };
+    assert!(stage.until(Duration::from_secs(7200), is_cleaned_up).await);
+    let events = stage.user.list::<Event>().unwrap();
+    let own = events.iter().filter(|event| event.involved_object.kind.as_deref() == Some("Upgrade"));
+    let mut told: Vec<(&str, &str)> =
+        own.map(|event| (event.reason.as_deref().unwrap(), event.message.as_deref().unwrap())).collect();
+    told.sort_unstable();
+    assert_eq!(
+        told,
+        [
+            ("LoggingInfraPrepared", "The upgrade has begun"),
+            ("NodePaused", "node-2 is paused before its upgrade, as its user has asked"),
+            ("NodePaused", "node-3 is paused before its upgrade, as its user has asked"),
+            ("NodeUpgraded", "node-1 is upgraded"),
+            ("NodeUpgraded", "node-2 is upgraded"),
+            ("NodeUpgraded", "node-3 is upgraded"),
+            ("PreparingNodes", "Nodes load the images of the release"),
+            ("PreparingRepo", "The image of the release is imported"),
+            ("RepoPrepared", "The repository serves the release"),
+            ("Succeeded", "The upgrade has succeeded"),
+            ("UpgradingNodes", "Nodes are upgraded"),
+            ("UpgradingSystemServices", "System services are upgraded"),
+        ]
+    );
 }

@@ -5,6 +5,7 @@
 
 mod guests;
 mod harvester;
+mod own_planner;
 mod proof;
 mod recovery;
 mod regressions;

@@ -1,6 +1,6 @@
 //! The proof in small: a crash at every write of one scenario, and a sample of all that the campaigns try.
 
-use drover_sim::campaign::{Part, survey};
+use drover_sim::campaign::{Part, run_all, survey};
 use drover_sim::{Campaign, CampaignReport, Fault, Scenario, Schedule, Terms, run};
 
 fn built_in(name: &str) -> Scenario {
@@ -41,10 +41,8 @@ fn one_in_sixty_one_of_all_schedules_costs_time_and_nothing_else() {
     let scenarios = drover_sim::scenario::built_in().unwrap().into_iter();
     let campaigns = scenarios.map(|scenario| Campaign { every: EVERY, ..Campaign::new(scenario, 1) });
     let parts = [Part::Crashes, Part::Pairs, Part::DoubleCrashes { every: 1 }, Part::Random(EVERY)];
-    let mut all = CampaignReport::default();
-    for surveyed in survey(campaigns.collect()).unwrap() {
-        all.absorb(surveyed.run(&parts, &|_, _| ()).unwrap());
-    }
+    let surveyed = survey(campaigns.collect()).unwrap();
+    let all = run_all(surveyed, |_| parts.to_vec(), |_| Box::new(|_, _| ()), |_| ()).unwrap();
     assert_no_failures(&all);
     println!("{} schedules, {} distinct states", all.schedules, all.distinct_states);
 }

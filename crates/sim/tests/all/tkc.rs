@@ -191,6 +191,103 @@ fn a_machine_whose_config_somebody_has_deleted_is_named_and_replaced_once_it_is_
 }
 
 #[test]
+fn an_update_that_is_called_off_leaves_no_machine_too_many_and_no_cordon() {
+    comes_to_its_end("guest-tkc-called-off");
+}
+
+/// One machine is replaced and the second is coming when the old class is wanted back and the Job is deleted; `and` is what else happens then,
+/// and `stay` how many machines are never replaced.
+fn is_called_off_half_way(and: &str, stay: usize) {
+    let patched = "{ spec: { topology: { controlPlane: { class: best-effort-small } } } }";
+    let own = "labels: { cluster.x-k8s.io/control-plane: 'true' }, annotations: { drover.dev/control-plane: null }";
+    let text = format!(
+        "nodes: 1\nfrom: v1.15.5+vmware.1-guest.1\nto: v1.15.5+vmware.1-guest.1\n\
+         machines: {{ node-1: {{ labels: {{ node-role.kubernetes.io/master: '' }} }} }}\n\
+         guest: {{ machines: 3, workers: 1, tanzu: true, spec: {{ topology: {{ controlPlane: {{ class: best-effort-xlarge }} }} }} }}\n\
+         faults:\n  \
+         - {{ at: {{ time: 150s }}, what: {{ patch: {{ object: TanzuKubernetesCluster/default/my-tkc, with: {patched} }} }} }}\n  \
+         - {{ at: {{ time: 151s }}, what: {{ delete: Job/vmware-system-tkg/* }} }}\n{and}\
+         expect:\n  objects:\n    \
+         - {{ object: TanzuKubernetesCluster/default/my-tkc, matches: {{ spec: {{ topology: {{ controlPlane: {{ class: best-effort-small }} }} }}, status: {{ phase: running }} }} }}\n    \
+         - {{ object: WCPMachine/default/*, matches: {{ spec: {{ className: best-effort-small }} }}, count: 4 }}\n    \
+         - {{ object: Machine/default/*, matches: {{ metadata: {{ {own} }} }}, count: {stay} }}\n"
+    );
+    let scenario = Scenario::parse("half-way.yaml", &text, Path::new(".")).unwrap();
+    let outcome = run(&scenario, &Terms::calm(1)).unwrap();
+    let violations: Vec<&str> = outcome.violations.iter().map(|one| one.sentence.as_str()).collect();
+    assert!(violations.is_empty(), "{violations:#?}\n{}", outcome.trace().join("\n"));
+}
+
+#[test]
+fn an_update_that_is_called_off_half_way_takes_back_what_it_has_done_and_nothing_else() {
+    is_called_off_half_way("  - { at: { time: 151s }, what: { delete: Pod/vmware-system-tkg/* } }\n", 2);
+}
+
+/// Whoever deletes a Job by the API alone leaves its pod at work.
+#[test]
+fn the_pod_of_a_job_that_was_deleted_comes_to_its_end_before_another_takes_back_what_it_did() {
+    is_called_off_half_way("", 0);
+}
+
+#[test]
+fn add_ons_that_others_applied_are_taken_over_with_what_they_leave_behind() {
+    comes_to_its_end("guest-tkc-taken-over");
+}
+
+/// Only so many guests are asked at once: whoever comes later has its turn, also after some that do not answer.
+#[test]
+fn more_clusters_than_are_asked_at_once_are_all_asked() {
+    let beside: String = (1..=25)
+        .map(|number| format!("\n  - {{ name: tkc-{number}, machines: 1, workers: 1, tanzu: true }}"))
+        .collect();
+    let away = |number: usize| {
+        format!(
+            "\n  - at: {{ time: 0s }}\n    what: {{ patch: {{ object: Cluster/default/tkc-{number}, with: {{ metadata: {{ annotations: \
+             {{ corral.drover.dev/workload-api: away }} }} }} }} }}\n  - at: {{ time: 100s }}\n    what: {{ patch: {{ object: \
+             Cluster/default/tkc-{number}, with: {{ metadata: {{ annotations: {{ corral.drover.dev/workload-api: null }} }} }} }} }}"
+        )
+    };
+    let text = format!(
+        "nodes: 1\nfrom: v1.15.5+vmware.1-guest.1\nto: v1.15.5+vmware.1-guest.1\n\
+         guest: {{ name: tkc-0, machines: 1, workers: 1, tanzu: true }}\nbeside:{beside}\nfaults:{}{}",
+        away(1),
+        away(2)
+    );
+    let scenario = Scenario::parse("many.yaml", &text, Path::new(".")).unwrap();
+    let outcome = run(&scenario, &Terms::calm(1)).unwrap();
+    let violations: Vec<&str> = outcome.violations.iter().map(|one| one.sentence.as_str()).collect();
+    assert!(violations.is_empty(), "{violations:#?}\n{}", outcome.trace().join("\n"));
+}
+
+/// How long a cluster takes to another version beside so many whose API takes requests and answers none.
+fn seconds_beside_silent_guests(count: usize) -> f64 {
+    let asked = "machines: 1, workers: 1, tanzu: true, spec: { distribution: { version: v1.15.5 } }";
+    let silent: String = (1..=count).map(|number| format!("\n  - {{ name: dead-{number}, {asked} }}")).collect();
+    let beside = if silent.is_empty() { silent } else { format!("\nbeside:{silent}") };
+    let told = "{ metadata: { annotations: { corral.drover.dev/workload-api: silent } } }";
+    let text = format!(
+        "nodes: 1\nfrom: v1.15.5+vmware.1-guest.1\nto: v1.16.7+vmware.1-guest.1\n\
+         machines: {{ node-1: {{ labels: {{ node-role.kubernetes.io/master: '' }} }} }}\n\
+         guest: {{ name: web, {asked} }}{beside}\nexpect: {{ complete: [web] }}\nfaults:\n  \
+         - {{ at: {{ time: 0s }}, what: {{ patch: {{ object: Cluster/default/dead-*, with: {told} }} }} }}\n  \
+         - {{ at: {{ time: 60s }}, what: {{ patch: {{ object: TanzuKubernetesCluster/default/web, with: \
+         {{ spec: {{ distribution: {{ fullVersion: null, version: v1.16.7 }} }} }} }} }} }}\n"
+    );
+    let scenario = Scenario::parse("silent.yaml", &text, Path::new(".")).unwrap();
+    let outcome = run(&scenario, &Terms::calm(1)).unwrap();
+    let violations: Vec<&str> = outcome.violations.iter().map(|one| one.sentence.as_str()).collect();
+    assert!(violations.is_empty(), "{violations:#?}\n{}", outcome.trace().join("\n"));
+    outcome.virtual_seconds
+}
+
+#[test]
+fn sixty_guests_that_do_not_answer_hold_up_no_other() {
+    let (alone, beside) = (seconds_beside_silent_guests(0), seconds_beside_silent_guests(60));
+    println!("alone: {alone} s, beside sixty that do not answer: {beside} s");
+    assert!(beside < alone + 5.0, "alone: {alone} s, beside sixty that do not answer: {beside} s");
+}
+
+#[test]
 fn crashes_make_no_machine_twice_and_no_certificate_anew() {
     do_no_harm("guest-tkc-created", 12, &[Part::Crashes]);
 }
@@ -215,7 +312,7 @@ fn crashes_let_no_more_clusters_begin_than_may() {
 fn do_no_harm(name: &str, every: usize, parts: &[Part]) {
     let scenario = Scenario { sampled: None, ..built_in(name) };
     let report = Campaign { every, ..Campaign::new(scenario, 1) }.run(parts, &|_, _| ()).unwrap();
-    println!("{} schedules", report.schedules);
+    assert!(report.schedules > 1, "{name}: no schedule was drawn");
     let Some(failure) = report.failures.first() else { return };
     let violations: Vec<&str> = failure.outcome.violations.iter().map(|one| one.sentence.as_str()).collect();
     panic!(

@@ -11,6 +11,7 @@ mod clients_on_corral;
 mod comes_and_goes;
 mod definitions;
 mod etcd;
+mod harvester;
 mod kubelets;
 mod kubernetes;
 mod nodes;

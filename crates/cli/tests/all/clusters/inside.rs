@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use drover_corral::world::definitions;
-use drover_corral::world::guest::Guest;
+use drover_corral::world::guest::{Contract, Guest};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
@@ -52,9 +52,10 @@ fn management() -> (Vec<String>, Vec<Value>) {
         version: "1.16.7+vmware.1".to_owned(),
         told: BTreeMap::new(),
         workers: Some(2),
+        contract: Contract::V1alpha2,
         distribution: Some(version.to_owned()),
     };
-    let mut objects = definitions::guest();
+    let mut objects = definitions::guest(Contract::V1alpha2);
     objects.extend(drover_api::crds::of(drover_api::crds::Controller::Guest).iter().map(|crd| json!(crd)));
     objects.extend(guest.settled(Timestamp::UNIX_EPOCH).management);
     let pool = |count: usize| json!({ "count": count, "class": "small", "storageClass": "gold" });

@@ -152,6 +152,21 @@ pub fn differences(view: &View<'_>, order: &Order, wanted: &Wanted) -> Held<Vec<
     Ok(differing)
 }
 
+/// A Machine that an update was begun on which nobody goes on with, and its id: what it has told the guest is to be put right, also where
+/// every Machine is as it is asked for again.
+pub fn unfinished(view: &View<'_>, order: &Order) -> Option<(String, String)> {
+    let drained = BTreeSet::new();
+    let tool = seen_by_tool(view, order, &drained);
+    // What has ended well is seen before its marks are seen to have gone.
+    let is_done = |one: &&Value| job::is_for(one, order) && job::state(one) == State::Complete;
+    if job::at_work(view).is_some() || job::of_cluster(view).iter().any(is_done) {
+        return None;
+    }
+    let machines = tool.machines();
+    let mut staying = machines.iter().filter(|machine| machine.leaving_since().is_none());
+    staying.find_map(|machine| Some((machine.name().to_owned(), machine.upgrade_id()?.to_owned())))
+}
+
 /// How many machines there are, and how many are asked for, if that is not the same.
 pub fn scales(view: &View<'_>) -> Option<(usize, usize)> {
     let wanted = view.tkc["spec"]["topology"]["controlPlane"]["count"].as_u64().unwrap_or(0);
@@ -167,7 +182,15 @@ pub fn course(view: &View<'_>, order: &Order, differs: bool, addons: Option<Wait
         return Course::Stopped(failure(view, failed, "has failed"));
     }
     if let Some(active) = job::at_work(view) {
-        if let Some(wait) = pods::unstarted(view, active) {
+        let object = job_object(active);
+        let sentence = format!("{object} is at work on the control plane");
+        let remedy = format!("kubectl -n {NAMESPACE} logs -l job-name={}", object.name);
+        let updating = view.wait(object, Reason::ControlPlaneUpdating, sentence).with_remedy(remedy);
+        let without = pods::without(view, active);
+        // A pod comes a moment after its Job.
+        let updating = if without.is_some() { updating.counted(view, pods::POD) } else { updating };
+        let is_time = |wait: &Wait| updating.is_over() || view.is_counted(&wait.subject, wait.reason);
+        if let Some(wait) = without.filter(is_time).or_else(|| pods::unstarted(view, active)) {
             let sentence = format!("time is up: {}", wait.sentence);
             let late = view.wait(wait.subject.clone(), Reason::ControlPlaneUpdateFailed, sentence);
             // Whoever looked before has waited for it in vain.
@@ -175,10 +198,7 @@ pub fn course(view: &View<'_>, order: &Order, differs: bool, addons: Option<Wait
             let remedy = wait.remedy.clone().unwrap_or_default();
             return if is_late { Course::Stopped(late.with_remedy(remedy)) } else { Course::Waits(wait) };
         }
-        let object = job_object(active);
-        let sentence = format!("{object} is at work on the control plane");
-        let remedy = format!("kubectl -n {NAMESPACE} logs -l job-name={}", object.name);
-        return Course::Waits(view.wait(object, Reason::ControlPlaneUpdating, sentence).with_remedy(remedy));
+        return Course::Waits(updating);
     }
     if !differs {
         let unbegun: Vec<Write> = jobs.iter().filter(|one| job::is_unbegun(one)).map(|one| cleared(one)).collect();
@@ -210,6 +230,9 @@ pub fn course(view: &View<'_>, order: &Order, differs: bool, addons: Option<Wait
     }
     if let Some(wait) = workers_too_old(view, order) {
         return Course::Stopped(wait);
+    }
+    if let Some(wait) = pods::left_behind(view, &jobs) {
+        return Course::Waits(wait);
     }
     match places::gate(view) {
         Gate::Open => {}

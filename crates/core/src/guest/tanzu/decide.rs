@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use drover_api::marks::{CREATION, GUEST};
+use drover_api::marks::GUEST;
 use drover_api::tanzu::NAMESPACE;
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use super::between::Standing;
 use super::defaults::{self, Defaults};
 use super::difference::shown;
 use super::distribution::{Asked, Distribution, asked, written_down};
-use super::publish::{Findings, status};
+use super::publish::{Findings, awaits_a_node, status};
 use super::wanted::{self, Wanted};
 use super::watched::counted;
 use super::{
@@ -47,6 +47,7 @@ pub fn decide(view: &View<'_>) -> Decision {
     };
     let (watched, look_again) = counted(view, &found.waits);
     let Findings { waits, asks_guest, asks_again, .. } = found;
+    let asks_again = asks_again || awaits_a_node(view);
     Decision { writes, waits, look_again, watched, asks_guest, asks_again }
 }
 
@@ -87,6 +88,9 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
     for (machine, what) in &differing {
         differences.extend(what.iter().map(|what| format!("Machine {machine}: {what}")));
     }
+    let unfinished = control_plane::unfinished(view, &order).filter(|_| differing.is_empty());
+    let said = |(machine, id): &(String, String)| format!("Machine {machine}: update {id} was begun, and is not done");
+    differences.extend(unfinished.as_ref().map(said));
     // While machines are replaced there is one more for a while.
     let is_replaced = !differing.is_empty() && job::at_work(view).is_some_and(|job| job::is_for(job, &order));
     let scales = control_plane::scales(view).filter(|_| !is_replaced);
@@ -106,7 +110,7 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
     let mut acts = Vec::new();
     let names = differing.iter().map(|(name, _)| name.clone()).collect();
     let mut before = rollout::ControlPlane { halted: false, differing: names };
-    let differs = !differing.is_empty() || scales.is_some();
+    let differs = !differing.is_empty() || unfinished.is_some() || scales.is_some();
     match control_plane::course(view, &order, differs, addons::gate(view, &distribution)) {
         control_plane::Course::Settled => {}
         control_plane::Course::Waits(wait) => {
@@ -170,7 +174,6 @@ fn unchangeable(view: &View<'_>, defaults: &Defaults) -> Vec<Wait> {
         let wait = view.wait(object, Reason::CannotChange, sentence);
         waits.push(wait.with_remedy("take it out; clusters that are to have it are made anew"));
     }
-    waits.extend(unmade_storage(view));
     let (asked, runs) = (&view.tkc["spec"]["settings"]["network"], view.cluster());
     let runs = runs.map_or(&Value::Null, |cluster| &cluster["spec"]["clusterNetwork"]);
     for field in ["pods.cidrBlocks", "services.cidrBlocks", "serviceDomain"] {
@@ -187,17 +190,6 @@ fn unchangeable(view: &View<'_>, defaults: &Defaults) -> Vec<Wait> {
         }
     }
     waits
-}
-
-/// Storage classes of a guest are made by nobody here. In clusters that others have made, they have made them.
-fn unmade_storage(view: &View<'_>) -> Option<Wait> {
-    let asked = &view.tkc["spec"]["settings"]["storage"];
-    let is_asked =
-        asked["classes"].as_array().is_some_and(|all| !all.is_empty()) || !text(&asked["defaultClass"]).is_empty();
-    view.annotation(CREATION).filter(|_| is_asked)?;
-    let sentence = "spec.settings.storage asks for storage classes in the guest cluster, which nobody makes there";
-    let wait = view.wait(view.object(), Reason::CannotChange, sentence);
-    Some(wait.with_remedy("make them in the guest cluster, and take spec.settings.storage out"))
 }
 
 /// Another number of machines that was asked for while a Job is at work comes after it.

@@ -162,7 +162,7 @@ fn versions<'a>(view: &View<'a>) -> Vec<(String, &'a Value)> {
     view.global.all(Collection::Images).filter_map(of).collect()
 }
 
-fn version_of(image: &Value) -> Option<&str> {
+pub fn version_of(image: &Value) -> Option<&str> {
     let info = &image["spec"]["productInfo"];
     [text(&info["fullVersion"]), text(&info["version"])].into_iter().find(|one| !one.is_empty())
 }

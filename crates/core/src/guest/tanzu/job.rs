@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use drover_api::cluster_api::labels::CLUSTER_NAME;
 use drover_api::marks::{BEGUN, GUEST};
+use drover_api::node::roles::{CONTROL_PLANE, MASTER};
 use drover_api::tanzu::NAMESPACE;
 use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::{CONTAINER, NAME_PREFIX, UPGRADE_ID, UPGRADE_VERSION};
 use jiff::SignedDuration;
@@ -23,12 +24,12 @@ pub struct Settings {
     pub service_account: String,
     /// How long a machine may take to come, and to go.
     pub machine_timeout: SignedDuration,
-    /// The labels of Nodes that the Jobs may run on; none: those of the control plane, by either name that it has had.
+    /// The labels of Nodes that the Jobs may run on; none: those of the control plane, by whichever name it has.
     pub node_selector: Option<BTreeMap<String, String>>,
 }
 
 /// The labels of a control plane's Nodes, and their taints: the original knows the first, clusters since Kubernetes 1.24 only the second.
-const ROLES: [&str; 2] = ["node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"];
+const ROLES: [&str; 2] = [MASTER, CONTROL_PLANE];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -82,15 +83,15 @@ pub fn of_cluster<'a>(view: &View<'a>) -> Vec<&'a Value> {
             && text(&metadata["name"]).starts_with(NAME_PREFIX)
             && match ours {
                 Some(ours) => ours == owner(namespace, name, uid),
-                None => namespace_in_arguments(job) == Some(namespace),
+                None => namespace_in(&job["spec"]["template"]["spec"]) == Some(namespace),
             }
     };
     view.system.all(Collection::Jobs).filter(is_one).collect()
 }
 
 /// The original's Jobs tell the namespace of their cluster in their arguments alone.
-fn namespace_in_arguments(job: &Value) -> Option<&str> {
-    let containers = job["spec"]["template"]["spec"]["containers"].as_array()?;
+pub fn namespace_in(pod: &Value) -> Option<&str> {
+    let containers = pod["containers"].as_array()?;
     let mut arguments = containers.iter().filter_map(|one| one["args"].as_array()).flatten();
     arguments.find_map(|argument| argument.as_str()?.strip_prefix("--cluster-namespace="))
 }
@@ -138,8 +139,11 @@ pub fn manifest(view: &View<'_>, order: &Order) -> Value {
             { "key": ROLES[1], "operator": "Exists", "effect": "NoSchedule" },
         ],
     });
+    // The original's own field where its label is known. Where it is not, either label will do: a selector cannot say so.
+    let is_master = |node: &Value| node["metadata"]["labels"][ROLES[0]] == "";
     match &view.settings.node_selector {
         Some(selector) => pod["nodeSelector"] = json!(selector),
+        None if view.global.all(Collection::Nodes).any(is_master) => pod["nodeSelector"] = json!({ ROLES[0]: "" }),
         None => {
             let has = |role: &str| json!({ "matchExpressions": [{ "key": role, "operator": "Exists" }] });
             let terms = json!({ "nodeSelectorTerms": ROLES.map(has) });

@@ -1,15 +1,19 @@
 //! The pods of a Job that updates a control plane: why they do not start, and why they have failed.
 
+use drover_api::cluster_api::labels::CLUSTER_NAME;
 use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::CONTAINER;
 use jiff::SignedDuration;
 use serde_json::Value;
 
+use super::job::namespace_in;
 use super::{Reason, View, Wait, text};
 use crate::guest::seen::Collection;
 use crate::guest::wait::{Object, Side};
 
 /// So long a pod may take to start before somebody should look.
 const START: SignedDuration = SignedDuration::from_mins(15);
+/// So long a Job may take to have a pod before that is said.
+pub const POD: SignedDuration = SignedDuration::from_mins(1);
 /// Containers that wait for this are about to start.
 const ABOUT_TO_START: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
 
@@ -26,6 +30,27 @@ fn of_job<'a>(view: &View<'a>, job: &Value) -> Vec<&'a Value> {
     };
     pods.sort_by_key(|pod| age(pod));
     pods
+}
+
+/// A pod that goes on although its Job is gone: another Job beside it would replace what it makes, and the other way round.
+pub fn left_behind(view: &View<'_>, jobs: &[&Value]) -> Option<Wait> {
+    let has_job = |pod: &Value| {
+        let mut owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        owners.any(|owner| jobs.iter().any(|job| owner["uid"] == job["metadata"]["uid"]))
+    };
+    let is_left = |pod: &&Value| {
+        pod["metadata"]["labels"][CLUSTER_NAME] == view.name()
+            && namespace_in(&pod["spec"]) == Some(view.namespace())
+            && !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
+            && !has_job(pod)
+    };
+    let object = object(view.system.all(Collection::Pods).find(is_left)?);
+    let sentence = format!("{object}, whose Job is gone, has not ended yet");
+    let remedy = format!(
+        "it ends by itself, or with its time to end; where its node is off for certain: kubectl delete {} --force",
+        object.arguments()
+    );
+    Some(view.wait(object, Reason::ControlPlaneUpdating, sentence).with_remedy(remedy))
 }
 
 fn object(pod: &Value) -> Object {
@@ -50,6 +75,29 @@ pub fn last_words(view: &View<'_>, job: &Value) -> Option<String> {
         (words, ..) => words.to_owned(),
     };
     Some(why)
+}
+
+/// Nobody makes a pod for a Job. Whoever may not read pods goes by what the Job counts.
+pub fn without(view: &View<'_>, job: &Value) -> Option<Wait> {
+    if !of_job(view, job).is_empty() || job["status"]["active"].as_u64().unwrap_or(0) > 0 {
+        return None;
+    }
+    let object = super::control_plane::job_object(job);
+    let arguments = object.arguments();
+    let (why, remedy) = match job["spec"]["suspend"] == true {
+        true => {
+            ("is suspended", format!("kubectl patch {arguments} --type=merge -p '{{\"spec\":{{\"suspend\":false}}}}'"))
+        }
+        false => (
+            "has no pod",
+            format!(
+                "kubectl describe {arguments}: its Events say what is refused (a quota, a webhook, a service account that is not \
+                 there); without any, look whether kube-controller-manager runs"
+            ),
+        ),
+    };
+    let sentence = format!("{object} {why}: nobody is at work on the control plane");
+    Some(view.wait(object, Reason::JobNotStarted, sentence).with_remedy(remedy).at_most(view, START))
 }
 
 /// The newest pod does not start, and says why.

@@ -121,6 +121,11 @@ fn nodes(view: &View<'_>) -> BTreeMap<String, &'static str> {
     all.collect()
 }
 
+/// Whether a Node is not ready as far as is known: that it is so again is seen in the guest alone.
+pub(super) fn awaits_a_node(view: &View<'_>) -> bool {
+    nodes(view).values().any(|state| *state == node_states::NOT_READY)
+}
+
 /// By the name of the virtual machine, which is that of the Machine.
 fn virtual_machines(view: &View<'_>) -> BTreeMap<String, String> {
     let all = view.machines(true).chain(view.machines(false)).map(|machine| {

@@ -181,7 +181,8 @@ fn control_plane_first(view: &View<'_>, workers: &Workers<'_>, before: &ControlP
 fn after_failure(view: &View<'_>, workers: &Workers<'_>, state: &State, failed: &Failed) -> Course {
     let deployment = workers.deployment;
     let good = state.last_good.as_ref().filter(|good| **good != workers.current);
-    if let Some(good) = good.filter(|_| view.annotation(ON_FAILURE) == Some(RETURN)) {
+    let lost = good.and_then(|good| lost(view, good));
+    if let Some(good) = good.filter(|_| view.annotation(ON_FAILURE) == Some(RETURN) && lost.is_none()) {
         let mut patch = pointed(good);
         patch["metadata"]["annotations"] = json!({ HELD: null });
         patch["spec"]["paused"] = Value::Null;
@@ -193,15 +194,27 @@ fn after_failure(view: &View<'_>, workers: &Workers<'_>, state: &State, failed: 
     }
     let object = Object::of(Side::Management, deployment);
     let sentence = format!("{object} is halted: {}", failed.sentence);
-    let back = good.map(|_| {
-        format!(
+    let back = match (good, lost) {
+        (_, Some(lost)) => format!("; to go back to the last good templates, bring {lost} back first"),
+        (Some(_), None) => format!(
             "; to go back to the last good templates: kubectl -n {} annotate tkc {} {ON_FAILURE}={RETURN}",
             view.namespace(),
             view.name()
-        )
-    });
-    let remedy = format!("{}{}", again(deployment), back.unwrap_or_default());
+        ),
+        (None, None) => String::new(),
+    };
+    let remedy = format!("{}{back}", again(deployment));
     Course::wait(view.wait(object, Reason::WorkersFailed, sentence).with_remedy(remedy))
+}
+
+/// A template of these that is not there any more: workers that were pointed at it would never come.
+fn lost(view: &View<'_>, target: &Target) -> Option<String> {
+    let parts = [
+        (Collection::MachineTemplates, "WCPMachineTemplate", &target.infrastructure),
+        (Collection::ConfigTemplates, "KubeadmConfigTemplate", &target.config),
+    ];
+    let is_lost = |(collection, _, name): &&(Collection, &str, &String)| view.own.get(*collection, name).is_none();
+    parts.iter().find(is_lost).map(|(_, kind, name)| format!("{kind} {name}"))
 }
 
 fn again(deployment: &Value) -> String {

@@ -17,6 +17,10 @@ mod paper;
 mod pods;
 mod refusals;
 mod rollouts;
+mod settings;
+mod stories;
+mod taken_over;
+mod triggers;
 mod turns;
 mod words;
 
@@ -165,7 +169,9 @@ impl Scene {
         self.revision += 1;
         object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
         let space = match collection {
-            Collection::Images | Collection::Classes | Collection::StorageClasses => &mut self.global,
+            Collection::Images | Collection::Classes | Collection::StorageClasses | Collection::Nodes => {
+                &mut self.global
+            }
             Collection::Jobs | Collection::Pods | Collection::Defaults => &mut self.system,
             _ => &mut self.own,
         };

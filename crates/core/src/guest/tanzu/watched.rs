@@ -65,9 +65,20 @@ impl View<'_> {
         };
         waited.max(SignedDuration::ZERO)
     }
+
+    /// Whether it is waited for already, here or by the one before.
+    pub(super) fn is_counted(&self, subject: &Object, reason: Reason) -> bool {
+        self.watched.from.contains_key(&(subject.to_string(), reason)) || self.published(subject, reason).is_some()
+    }
 }
 
 impl Wait {
+    /// Something else is said when it has lasted so long.
+    pub(super) fn counted(mut self, view: &View<'_>, limit: SignedDuration) -> Self {
+        self.spent = Some(Spent { waited: view.waited(&self.subject, self.reason), limit });
+        self
+    }
+
     /// It fails when it has lasted so long.
     pub(super) fn at_most(mut self, view: &View<'_>, limit: SignedDuration) -> Self {
         let spent = Spent { waited: view.waited(&self.subject, self.reason), limit };

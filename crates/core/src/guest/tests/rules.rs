@@ -315,3 +315,24 @@ fn what_an_earlier_try_has_left_is_used_if_it_is_as_wanted_and_cleared_away_othe
     let going = json!({ "metadata": { "deletionTimestamp": "2026-01-01T12:00:00Z" } });
     assert_eq!(again(going), (vec![], "MachineDeleting".to_owned()));
 }
+
+#[test]
+fn an_api_server_that_is_gone_is_forgotten_by_a_write_of_its_own() {
+    let mut scene = settled();
+    scene.goes();
+    scene.comes_up("a-7");
+    let mut forgotten = Vec::new();
+    while let Next::Act(deeds) = scene.next() {
+        for deed in deeds {
+            if let Deed::Write(write) = &deed
+                && let Act::Patch(patch) = &write.act
+                && write.object.name == "kubeadm-config"
+            {
+                let told: Vec<String> = patch["data"].as_object().unwrap().keys().cloned().collect();
+                forgotten.push((write.purpose, told.join(", ")));
+            }
+            scene.carry_out(&deed);
+        }
+    }
+    assert_eq!(forgotten, [("forget an API server that is gone", "ClusterStatus".to_owned())]);
+}

@@ -722,3 +722,34 @@ fn a_writer_is_one_of_ours_by_name_and_nobody_is_refused_where_that_is_not_known
     assert!(!is_ours("somebody", Some("drover")));
     assert!(is_ours("somebody", None));
 }
+
+#[test]
+fn a_version_says_only_what_can_be_understood_of_its_checks() {
+    let of = |key: &str, value: &str| {
+        let metadata = json!({ "name": "v2", "annotations": { format!("harvesterhci.io/{key}"): value } });
+        let stated = json!({ "apiVersion": "harvesterhci.io/v1beta1", "kind": "Version", "metadata": metadata, "spec": { "isoURL": "" } });
+        let verdict = version(&serde_json::from_value(stated).unwrap());
+        refusals(&verdict).into_iter().map(|(code, said)| (code, said.to_owned())).collect::<Vec<_>>()
+    };
+    let (skip, days) = ("skipGarbageCollectionThresholdCheck", "minCertsExpirationInDay");
+    for sound in [(skip, "true"), (skip, "false"), (days, "1"), (days, "30"), ("other", "what")] {
+        assert_eq!(of(sound.0, sound.1), [], "{sound:?}");
+    }
+    let invalid = |value: &str, key: &str| format!("invalid value {value} for annotation harvesterhci.io/{key}");
+    assert_eq!(of(skip, "maybe"), [(400, invalid("maybe", skip))]);
+    assert_eq!(of(days, "many"), [(400, invalid("many", days))]);
+    assert_eq!(of(days, "0"), [(400, format!("{}, it should be greater than 0", invalid("0", days)))]);
+}
+
+#[test]
+fn harvester_answers_for_upgrades_where_it_is_asked_to_run() {
+    let of = |replicas: Value| {
+        let spec = json!({ "replicas": replicas, "selector": { "matchLabels": {} } });
+        let deployment = object("apps/v1", "Deployment", "harvester-system/harvester", json!({ "spec": spec }));
+        super::registration::incumbent(&with([deployment]))
+    };
+    let harvester = Some("Deployment harvester-system/harvester".to_owned());
+    assert_eq!([of(json!(3)), of(json!(1)), of(Value::Null)], [harvester.clone(), harvester.clone(), harvester]);
+    assert_eq!(of(json!(0)), None);
+    assert_eq!(super::registration::incumbent(&healthy()), None);
+}

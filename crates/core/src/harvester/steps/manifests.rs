@@ -3,47 +3,92 @@
 
 use std::collections::BTreeMap;
 
-use drover_api::harvester::addon::states;
 use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
 use drover_api::rancher::managed_chart::{READY, annotations, names as charts};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::super::cleanup::HELD_CHARTS;
 use super::super::names;
-use super::{Next, Scene, rancher};
+use super::{Next, Scene, addons, brought, fleet, rancher};
 use crate::cluster::harvester::ManagedChart;
 use crate::cluster::is_true;
-use crate::decision::{Act, Kind, Purpose, Reason, Subject, Write};
+use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait, Write};
 
-/// One component: nothing if it is as the release asks.
-type Component = (&'static str, fn(&Scene<'_>) -> Option<Next>);
+/// How far a component is.
+pub(super) enum Standing {
+    /// It is as the release asks.
+    Done,
+    Unfinished(Next),
+    /// It is waited for, but not for longer than this.
+    Limited(Wait, SignedDuration),
+}
+
+/// A component, by its name in the book.
+pub(super) type Component<'a> = (String, Box<dyn Fn(&Scene<'_>) -> Standing + 'a>);
+
+const DONE: &str = "done";
+const WAITS: &str = "waits";
+const UNDER_WAY: &str = "under way";
+/// And a moment: the component is left as it is then.
+const UNTIL: &str = "under way until ";
+/// And what it was waited for: it is left to its user.
+const LEFT: &str = "left: ";
 
 /// In this order: what comes later needs what comes earlier.
-const COMPONENTS: [Component; 7] = [
-    ("hold-charts", hold_charts),
-    ("rancher", rancher::raise),
-    ("harvester-crd", |scene| chart(scene, charts::HARVESTER_CRD, &scene.release.harvester_chart)),
-    ("harvester", |scene| chart(scene, charts::HARVESTER, &scene.release.harvester_chart)),
-    ("rancher-monitoring-crd", |scene| chart(scene, charts::MONITORING_CRD, &scene.release.monitoring_chart)),
-    ("rancher-logging-crd", |scene| chart(scene, charts::LOGGING_CRD, &scene.release.logging_chart)),
-    ("addons", addons),
-];
+fn components<'a>(scene: &Scene<'_>) -> Vec<Component<'a>> {
+    let named =
+        |name: &str, standing: fn(&Scene<'_>) -> Standing| -> Component<'a> { (name.to_owned(), Box::new(standing)) };
+    let mut all = vec![
+        named("hold-charts", |scene| hold_charts(scene).into()),
+        named("rancher", |scene| rancher::raise(scene).into()),
+        named("fleet-agent", fleet::agent),
+        named("harvester-crd", |scene| chart(scene, charts::HARVESTER_CRD, &scene.release.harvester_chart).into()),
+        named("harvester", |scene| chart(scene, charts::HARVESTER, &scene.release.harvester_chart).into()),
+        named("rancher-monitoring-crd", |scene| {
+            chart(scene, charts::MONITORING_CRD, &scene.release.monitoring_chart).into()
+        }),
+        named("rancher-logging-crd", |scene| chart(scene, charts::LOGGING_CRD, &scene.release.logging_chart).into()),
+    ];
+    all.extend(brought::components(scene));
+    all.extend(addons::components(scene));
+    all.push(named("addons", addons::others));
+    all.push(named("bundles", fleet::bundles));
+    all
+}
+
+impl From<Option<Next>> for Standing {
+    fn from(unfinished: Option<Next>) -> Self {
+        unfinished.map_or(Standing::Done, Standing::Unfinished)
+    }
+}
 
 pub(super) fn apply(scene: &Scene<'_>) -> Next {
     let mut states = BTreeMap::new();
     let mut next = Next::Done;
-    for (name, component) in COMPONENTS {
+    for (name, component) in components(scene) {
         if next != Next::Done {
-            states.insert(name, "waits");
+            states.insert(name, WAITS.to_owned());
             continue;
         }
-        match component(scene) {
-            None => drop(states.insert(name, "done")),
-            Some(unfinished) => {
-                states.insert(name, "under way");
+        let state = match component(scene) {
+            Standing::Done => DONE.to_owned(),
+            Standing::Unfinished(unfinished) => {
                 next = unfinished;
+                UNDER_WAY.to_owned()
             }
-        }
+            Standing::Limited(mut wait, limit) => {
+                let deadline = deadline(scene, &name, limit);
+                if scene.now >= deadline {
+                    format!("{LEFT}{}", wait.sentence)
+                } else {
+                    wait.deadline = Some(deadline);
+                    next = Next::Wait { writes: Vec::new(), waits: vec![wait] };
+                    format!("{UNTIL}{deadline}")
+                }
+            }
+        };
+        states.insert(name, state);
     }
     match (tell(scene, &states), next) {
         (Some(write), Next::Wait { mut writes, waits }) => {
@@ -55,16 +100,27 @@ pub(super) fn apply(scene: &Scene<'_>) -> Next {
     }
 }
 
-/// How far each component is, where people can see it.
-fn tell(scene: &Scene<'_>, states: &BTreeMap<&str, &str>) -> Option<Write> {
-    let name = names::apply_manifests(&scene.order.upgrade);
-    let known = scene.cluster.harvester.config_maps.get(NAMESPACE, &name);
-    let is_told =
-        |(key, value): (&&str, &&str)| known.and_then(|map| map.data.get(*key)).is_some_and(|told| told == value);
-    match known.is_some() && states.iter().all(is_told) {
-        true => None,
-        false => Some(scene.keep(&name, json!(states))),
+/// What is told of a component.
+fn told<'a>(scene: &Scene<'a>, component: &str) -> Option<&'a String> {
+    let book = scene.cluster.harvester.config_maps.get(NAMESPACE, &names::apply_manifests(&scene.order.upgrade));
+    book.and_then(|book| book.data.get(component))
+}
+
+/// The book remembers it for whoever begins anew. What is left once is not waited for again.
+fn deadline(scene: &Scene<'_>, component: &str, limit: SignedDuration) -> Timestamp {
+    let known = told(scene, component).map(String::as_str).unwrap_or_default();
+    if known.starts_with(LEFT) {
+        return scene.now;
     }
+    let noted: Option<Timestamp> = known.strip_prefix(UNTIL).and_then(|moment| moment.parse().ok());
+    noted.unwrap_or_else(|| scene.now.checked_add(limit).unwrap_or(Timestamp::MAX))
+}
+
+/// How far each component is, where people can see it.
+fn tell(scene: &Scene<'_>, states: &BTreeMap<String, String>) -> Option<Write> {
+    let name = names::apply_manifests(&scene.order.upgrade);
+    let is_told = states.iter().all(|(component, state)| told(scene, component) == Some(state));
+    (!is_told).then(|| scene.keep(&name, json!(states)))
 }
 
 /// A chart that was raised for this Upgrade says so.
@@ -112,15 +168,4 @@ fn chart(scene: &Scene<'_>, name: &str, version: &str) -> Option<Next> {
     let said = said.filter(|said| !said.is_empty()).map(|said| format!(": {said}")).unwrap_or_default();
     let sentence = format!("ManagedChart {FLEET_NAMESPACE}/{name} is not ready at {version}{said}");
     Some(scene.wait(Subject::new(Kind::ManagedChart, FLEET_NAMESPACE, name), Reason::ServiceNotReady, sentence))
-}
-
-/// Add-ons follow the charts by themselves; those that are on have to be deployed again.
-fn addons(scene: &Scene<'_>) -> Option<Next> {
-    let unfinished = scene.cluster.harvester.addons.iter().find(|addon| {
-        addon.spec.enabled && matches!(addon.status.status.as_str(), states::ENABLING | states::UPDATING)
-    })?;
-    let (namespace, name) = (&unfinished.metadata.namespace, &unfinished.metadata.name);
-    let sentence = format!("Addon {namespace}/{name} is {}", unfinished.status.status);
-    let subject = Subject::new(Kind::Upgrade, NAMESPACE, &scene.order.upgrade);
-    Some(scene.wait(subject, Reason::ServiceNotReady, sentence))
 }

@@ -3,6 +3,9 @@
 //! Each is a function from what is seen to what is done next; a step that is begun anew finds out by itself what is done
 //! already. What is done to the machine itself is named here ([`HostDeed`]) and done by whoever runs the step.
 
+mod addons;
+pub mod brought;
+mod fleet;
 mod manifests;
 mod node;
 pub(super) mod rancher;
@@ -11,7 +14,7 @@ mod tests;
 mod vms;
 mod volumes;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::harvester::NAMESPACE;
 use drover_api::harvester::jobs::UPGRADE;
@@ -52,6 +55,36 @@ pub enum HostDeed {
     InstallSystem { os: String },
 }
 
+/// What was done, and found out, since a step began.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Done {
+    /// To the machine.
+    pub host: BTreeSet<HostDeed>,
+    /// Files of the release, by their URLs.
+    pub files: BTreeMap<String, Tried<String>>,
+    /// Objects of its manifests ([`brought::shown`]), each with the generation that it has since.
+    pub applied: BTreeMap<String, Tried<i64>>,
+}
+
+/// What came of something, or why not, in words.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tried<T> {
+    pub at: Timestamp,
+    pub answer: Result<T, String>,
+}
+
+impl Done {
+    /// To the machine, and nothing else.
+    pub fn to_host(deeds: impl IntoIterator<Item = HostDeed>) -> Self {
+        Done { host: deeds.into_iter().collect(), ..Done::default() }
+    }
+
+    /// A file of the release was read, and what came of it may be tried again by and by.
+    pub fn may_change(&self) -> bool {
+        !self.files.is_empty()
+    }
+}
+
 /// What comes next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
@@ -61,6 +94,10 @@ pub enum Next {
         waits: Vec<Wait>,
     },
     Host(HostDeed),
+    /// A file of the release is read, from this URL.
+    Read(String),
+    /// An object of whatever kind is applied, by Drover as its manager.
+    Apply(Value),
     Done,
     /// Nothing can be done, in a sentence.
     Fail(String),
@@ -72,12 +109,12 @@ pub(super) struct Scene<'a> {
     pub order: &'a Order,
     pub upgrade: &'a Upgrade,
     pub release: Noted,
-    /// What was done to the machine since the step began.
-    pub done: &'a BTreeSet<HostDeed>,
+    /// Since the step began.
+    pub done: &'a Done,
     pub now: Timestamp,
 }
 
-pub fn next(cluster: &Cluster, order: &Order, done: &BTreeSet<HostDeed>, now: Timestamp) -> Next {
+pub fn next(cluster: &Cluster, order: &Order, done: &Done, now: Timestamp) -> Next {
     match cluster.harvester.upgrades.get(NAMESPACE, &order.upgrade) {
         Some(upgrade) => next_for(cluster, order, upgrade, done, now),
         None => Next::Fail(format!("there is no Upgrade {NAMESPACE}/{}", order.upgrade)),
@@ -85,13 +122,7 @@ pub fn next(cluster: &Cluster, order: &Order, done: &BTreeSet<HostDeed>, now: Ti
 }
 
 /// For an Upgrade that need not be as it is in the cluster.
-pub(crate) fn next_for(
-    cluster: &Cluster,
-    order: &Order,
-    upgrade: &Upgrade,
-    done: &BTreeSet<HostDeed>,
-    now: Timestamp,
-) -> Next {
+pub(crate) fn next_for(cluster: &Cluster, order: &Order, upgrade: &Upgrade, done: &Done, now: Timestamp) -> Next {
     let progress = Progress::of(upgrade).unwrap_or_default();
     if progress.aborting && matches!(order.kind, Kind::PreDrain | Kind::Manifests) {
         return Next::Fail(format!("Upgrade {NAMESPACE}/{} was called off", order.upgrade));

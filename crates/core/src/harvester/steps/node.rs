@@ -9,6 +9,7 @@ use drover_api::rancher::provisioning_cluster::LOCAL;
 use serde_json::{Value, json};
 
 use super::super::cleanup::taints_without_drain;
+use super::super::kubelet;
 use super::super::release::is_kubelet_version;
 use super::{HostDeed, Next, Scene, vms, volumes};
 use crate::cluster::Node;
@@ -17,7 +18,7 @@ use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait, Write};
 /// Empties the node of VMs, without stopping one that can move, and of volumes that nobody uses.
 pub(super) fn pre_drain(scene: &Scene<'_>) -> Next {
     let Some(node) = node(scene) else { return gone(scene) };
-    if !scene.done.contains(&HostDeed::RecoverAgent) {
+    if !scene.done.host.contains(&HostDeed::RecoverAgent) {
         return Next::Host(HostDeed::RecoverAgent);
     }
     let tainted = node.spec.taints.iter().any(|taint| taint.key == DRAIN_TAINT);
@@ -57,8 +58,9 @@ fn leaving(scene: &Scene<'_>) -> Option<Wait> {
 
 pub(super) fn post_drain(scene: &Scene<'_>) -> Next {
     let Some(node) = node(scene) else { return gone(scene) };
-    if let Some(wait) = old_kubelet(scene, node) {
-        return wait;
+    // What Rancher says of its plan does not prove that RKE2 was restarted.
+    if let Some(wait) = kubelet::outdated(node, &scene.release.kubernetes, None, scene.now) {
+        return Next::Wait { writes: Vec::new(), waits: vec![wait] };
     }
     if node.spec.taints.iter().any(|taint| taint.key == DRAIN_TAINT) {
         let version = node.metadata.resource_version.to_string();
@@ -73,7 +75,7 @@ pub(super) fn post_drain(scene: &Scene<'_>) -> Next {
 /// The only node: its VMs are stopped, and Kubernetes is raised under them.
 pub(super) fn single(scene: &Scene<'_>) -> Next {
     let Some(node) = node(scene) else { return gone(scene) };
-    if !scene.done.contains(&HostDeed::RecoverAgent) {
+    if !scene.done.host.contains(&HostDeed::RecoverAgent) {
         return Next::Host(HostDeed::RecoverAgent);
     }
     if let Some(next) = vms::stop_those_that_stay(scene) {
@@ -95,7 +97,7 @@ pub(super) fn single(scene: &Scene<'_>) -> Next {
 
 fn install(scene: &Scene<'_>, node: &Node) -> Next {
     let deed = HostDeed::InstallSystem { os: scene.release.os.clone() };
-    if node.status.node_info.os_image == scene.release.os || scene.done.contains(&deed) {
+    if node.status.node_info.os_image == scene.release.os || scene.done.host.contains(&deed) {
         return Next::Done;
     }
     Next::Host(deed)
@@ -116,7 +118,7 @@ fn with_drain_taint(node: &Node) -> Value {
     json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": taints } })
 }
 
-/// What Rancher says of its plan does not prove that RKE2 was restarted.
+/// Nobody asks before Kubernetes is raised on the only node: that takes its time.
 fn old_kubelet(scene: &Scene<'_>, node: &Node) -> Option<Next> {
     let (runs, wanted) = (&node.status.node_info.kubelet_version, &scene.release.kubernetes);
     if is_kubelet_version(runs, wanted) {
@@ -132,7 +134,7 @@ fn old_kubelet(scene: &Scene<'_>, node: &Node) -> Option<Next> {
 mod tests {
     use drover_api::harvester::node::MANAGED;
 
-    use super::super::{Kind as StepKind, Order, next};
+    use super::super::{Done, Kind as StepKind, Order, next};
     use super::*;
     use crate::cluster::Cluster;
 
@@ -187,7 +189,7 @@ mod tests {
 
     fn pre_drain_of_node_1(cluster: &Cluster) -> Next {
         let order = Order { kind: StepKind::PreDrain, upgrade: "u".into(), node: "node-1".into() };
-        next(cluster, &order, &BTreeSet::from([HostDeed::RecoverAgent]), "2026-01-01T12:00:00Z".parse().unwrap())
+        next(cluster, &order, &Done::to_host([HostDeed::RecoverAgent]), "2026-01-01T12:00:00Z".parse().unwrap())
     }
 
     fn is_tainted_next(next: &Next) -> bool {
@@ -209,7 +211,7 @@ mod tests {
     #[test]
     fn a_step_begins_with_what_the_host_has_to_do() {
         let order = Order { kind: StepKind::PreDrain, upgrade: "u".into(), node: "node-1".into() };
-        let first = next(&with_replicas(["RW"; 3]), &order, &BTreeSet::new(), "2026-01-01T12:00:00Z".parse().unwrap());
+        let first = next(&with_replicas(["RW"; 3]), &order, &Done::default(), "2026-01-01T12:00:00Z".parse().unwrap());
         assert_eq!(first, Next::Host(HostDeed::RecoverAgent));
     }
 
@@ -218,8 +220,8 @@ mod tests {
         let mut cluster = with_replicas(["RW"; 3]);
         let order = Order { kind: StepKind::PostDrain, upgrade: "u".into(), node: "node-1".into() };
         let now = "2026-01-01T12:00:00Z".parse().unwrap();
-        let said = next(&cluster, &order, &BTreeSet::new(), now);
-        assert!(matches!(said, Next::Wait { waits, .. } if waits[0].reason == Reason::PlannerWorks));
+        let said = next(&cluster, &order, &Done::default(), now);
+        assert!(matches!(said, Next::Wait { waits, .. } if waits[0].reason == Reason::KubeletOutdated));
 
         let info = json!({ "kubeletVersion": "v1.34.1+rke2r1", "osImage": "old" });
         take(
@@ -227,7 +229,7 @@ mod tests {
             json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-1" }, "status": { "nodeInfo": info } }),
         );
         let install = HostDeed::InstallSystem { os: "new".into() };
-        assert_eq!(next(&cluster, &order, &BTreeSet::new(), now), Next::Host(install.clone()));
-        assert_eq!(next(&cluster, &order, &BTreeSet::from([install]), now), Next::Done);
+        assert_eq!(next(&cluster, &order, &Done::default(), now), Next::Host(install.clone()));
+        assert_eq!(next(&cluster, &order, &Done::to_host([install]), now), Next::Done);
     }
 }

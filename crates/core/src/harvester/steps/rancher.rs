@@ -82,11 +82,7 @@ fn wait(scene: &Scene<'_>, subject: Subject, sentence: String, remedy: Option<St
 
 /// Where the chart is served.
 fn url(scene: &Scene<'_>) -> String {
-    let path = &scene.release.rancher_chart;
-    match path.contains("://") {
-        true => path.clone(),
-        false => format!("{}/{}", names::repository_url(&scene.order.upgrade), path.trim_start_matches('/')),
-    }
+    names::file_url(&scene.order.upgrade, &scene.release.rancher_chart)
 }
 
 fn begin(scene: &Scene<'_>) -> Next {

@@ -4,6 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod addons;
+mod brought;
 mod rancher;
 
 fn noon() -> Timestamp {
@@ -34,7 +36,7 @@ fn order(kind: Kind, node: &str) -> Order {
 }
 
 fn look(objects: &[Value], kind: Kind, node: &str) -> Next {
-    let done = BTreeSet::from([HostDeed::RecoverAgent]);
+    let done = Done::to_host([HostDeed::RecoverAgent]);
     next(&cluster(objects.iter().cloned()), &order(kind, node), &done, noon())
 }
 
@@ -107,22 +109,25 @@ mod manifests {
         )
     }
 
-    fn all_raised() -> Vec<Value> {
+    pub(super) fn all_raised() -> Vec<Value> {
         ALL.into_iter()
             .zip(["1.8.0", "1.8.0", "105.1.0", "1.7.0"])
             .map(|(name, version)| raised(name, version))
             .collect()
     }
 
-    fn told(states: [&str; 7]) -> Value {
+    pub(super) fn told(states: [&str; 10]) -> Value {
         let names = [
             "hold-charts",
             "rancher",
+            "fleet-agent",
             "harvester-crd",
             "harvester",
             "rancher-monitoring-crd",
             "rancher-logging-crd",
+            "addon.cattle-monitoring-system.rancher-monitoring",
             "addons",
+            "bundles",
         ];
         names.into_iter().zip(states).map(|(name, state)| (name.to_owned(), json!(state))).collect()
     }
@@ -192,30 +197,10 @@ mod manifests {
     }
 
     #[test]
-    fn add_ons_that_are_on_are_waited_for() {
-        let with = |enabled: bool, status: &str| {
-            let addon = json!({
-                "apiVersion": "harvesterhci.io/v1beta1", "kind": "Addon",
-                "metadata": { "name": "pcidevices", "namespace": "harvester-system" },
-                "spec": { "enabled": enabled }, "status": { "status": status },
-            });
-            let done = map("u-apply-manifests", told(["done"; 7]));
-            let objects: Vec<Value> = all_raised().into_iter().chain([addon, done]).collect();
-            look(&objects, Kind::Manifests, "")
-        };
-        for status in ["AddonEnabling", "AddonUpdating"] {
-            let sentence = format!("Addon harvester-system/pcidevices is {status}");
-            assert_eq!(waits(&with(true, status)), [(Reason::ServiceNotReady, sentence.as_str())]);
-            assert_eq!(with(false, status), Next::Done);
-        }
-        assert_eq!(with(true, "AddonDeploySuccessful"), Next::Done);
-    }
-
-    #[test]
     fn how_far_each_component_is_stands_in_a_map_that_goes_with_the_upgrade() {
         let mut objects = all_raised();
         objects[1] = chart("harvester", json!({}));
-        let so_far = ["done", "done", "done", "under way", "waits", "waits", "waits"];
+        let so_far = ["done", "done", "done", "done", "under way", "waits", "waits", "waits", "waits", "waits"];
         let next = look(&objects, Kind::Manifests, "");
         let Some(Act::Create(made)) = writes(&next).last().map(|write| &write.act) else { panic!("{next:?}") };
         assert_eq!((&made["data"], &made["metadata"]["name"]), (&told(so_far), &json!("u-apply-manifests")));
@@ -226,9 +211,9 @@ mod manifests {
 
         objects[1] = raised("harvester", "1.8.0");
         let end = acts(&look(&objects, Kind::Manifests, ""));
-        let patch = json!({ "metadata": { "resourceVersion": "7" }, "data": told(["done"; 7]) });
+        let patch = json!({ "metadata": { "resourceVersion": "7" }, "data": told(["done"; 10]) });
         assert_eq!(end, [("ConfigMap/harvester-system/u-apply-manifests".to_owned(), patch)]);
-        objects[4] = map("u-apply-manifests", told(["done"; 7]));
+        objects[4] = map("u-apply-manifests", told(["done"; 10]));
         assert_eq!(look(&objects, Kind::Manifests, ""), Next::Done);
     }
 }
@@ -388,7 +373,7 @@ fn the_only_node_stops_its_vms_raises_kubernetes_and_gets_its_system_last() {
     let next_of = |objects: &[Value]| look(objects, Kind::SingleNode, "node-1");
 
     let first =
-        next(&cluster([node("node-1", json!({}))]), &order(Kind::SingleNode, "node-1"), &BTreeSet::new(), noon());
+        next(&cluster([node("node-1", json!({}))]), &order(Kind::SingleNode, "node-1"), &Done::default(), noon());
     assert_eq!(first, Next::Host(HostDeed::RecoverAgent));
     let patch = json!({ "metadata": { "resourceVersion": "9" }, "spec": { "kubernetesVersion": "v1.34.1+rke2r1" } });
     let asked = next_of(&[node("node-1", json!({})), local("v1.33.5+rke2r1")]);
@@ -424,7 +409,7 @@ fn a_step_without_its_node_its_upgrade_or_its_release_fails_in_a_sentence() {
     for kind in [Kind::PreDrain, Kind::PostDrain, Kind::SingleNode] {
         assert_eq!(look(&[], kind, "node-1"), Next::Fail("there is no Node node-1".into()));
     }
-    let none = next(&Cluster::new(noon()), &order(Kind::Manifests, ""), &BTreeSet::new(), noon());
+    let none = next(&Cluster::new(noon()), &order(Kind::Manifests, ""), &Done::default(), noon());
     assert_eq!(none, Next::Fail("there is no Upgrade harvester-system/u".into()));
     let bare = json!({
         "apiVersion": "harvesterhci.io/v1beta1", "kind": "Upgrade",
@@ -455,4 +440,33 @@ fn an_upgrade_that_was_called_off_begins_no_node_and_ends_what_is_begun() {
         let called_off = Next::Fail("Upgrade harvester-system/u was called off".into());
         assert_eq!(said == called_off, is_refused, "{kind:?}");
     }
+}
+
+#[test]
+fn a_node_is_emptied_when_no_vm_is_on_it_and_none_is_on_its_way_from_it() {
+    let tainted = || {
+        let taint = json!([{ "key": "kubevirt.io/drain", "value": "draining", "effect": "NoSchedule" }]);
+        vec![node("node-1", json!({ "spec": { "taints": taint } })), node("node-2", json!({}))]
+    };
+    let migration = |vm: &str, from: &str, phase: &str| {
+        json!({
+            "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstanceMigration",
+            "metadata": { "name": format!("of-{vm}"), "namespace": "shop", "annotations": { "kubevirt.io/evacuationMigration": from } },
+            "spec": { "vmiName": vm }, "status": { "phase": phase },
+        })
+    };
+    let vm = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+        "metadata": { "name": "ledger", "namespace": "shop" }, "status": { "phase": "Running", "nodeName": "node-1" },
+    });
+    let next = |more: Vec<Value>| look(&[tainted(), more].concat(), Kind::PreDrain, "node-1");
+
+    assert_eq!(next(vec![]), Next::Done);
+    assert_eq!(next(vec![migration("a", "node-1", "Succeeded"), migration("b", "node-2", "Running")]), Next::Done);
+    let Next::Wait { writes, waits } = next(vec![vm, migration("cart", "node-1", "Running")]) else { panic!() };
+    assert_eq!(writes, []);
+    let said: Vec<(&str, Option<&str>)> =
+        waits.iter().map(|wait| (wait.sentence.as_str(), wait.remedy.as_deref())).collect();
+    let remedy = "if one does not get on: virtctl -n shop migrate cart, or stop it";
+    assert_eq!(said, [("VMs are on their way from node-1: shop/cart, shop/ledger", Some(remedy))]);
 }

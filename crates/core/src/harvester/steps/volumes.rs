@@ -138,11 +138,9 @@ fn sound_elsewhere(scene: &Scene<'_>, engine: &Engine) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use drover_api::harvester::node::DRAIN_TAINT;
 
-    use super::super::{HostDeed, Kind as StepKind, Order, next};
+    use super::super::{Done, HostDeed, Kind as StepKind, Order, next};
     use super::*;
     use crate::cluster::Cluster;
 
@@ -185,7 +183,7 @@ mod tests {
 
     fn pre_drain(cluster: &Cluster) -> Next {
         let order = Order { kind: StepKind::PreDrain, upgrade: "u".into(), node: "node-1".into() };
-        next(cluster, &order, &BTreeSet::from([HostDeed::RecoverAgent]), "2026-01-01T12:00:00Z".parse().unwrap())
+        next(cluster, &order, &Done::to_host([HostDeed::RecoverAgent]), "2026-01-01T12:00:00Z".parse().unwrap())
     }
 
     fn kept_by(cluster: &Cluster) -> (Vec<Write>, String) {

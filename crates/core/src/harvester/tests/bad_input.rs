@@ -90,7 +90,7 @@ fn a_successor_takes_the_mark_of_the_latest_from_an_older_upgrade() {
     let created = json!({ "metadata": { "creationTimestamp": "2026-01-01T11:30:00Z" } });
     ground.change("Upgrade", "harvester-system", U, &created);
     // Whoever begins dies after the first write.
-    let first = ground.decide().writes().next().cloned().unwrap();
+    let first = ground.first_write();
     ground.carry_out(&first);
     assert_eq!(ground.label("latestUpgrade"), "true");
 
@@ -402,4 +402,113 @@ fn notes_that_nobody_can_read_stop_the_upgrade_where_it_is_and_nothing_is_lost()
     assert!(ground.answer(2, "pre-hook").is_null());
     ground.annotate("drover.dev/progress", &notes);
     assert_eq!(ground.answer(2, "pre-hook"), &json!(TOKEN));
+}
+
+#[test]
+fn a_repository_that_answered_otherwise_is_asked_again_after_a_while_unless_it_is_being_asked() {
+    let asks = |at: &'static str, pending: bool| {
+        let mut ground = Ground::of(3);
+        ground.settle();
+        ground.import();
+        ground.settle();
+        ground.serve();
+        (ground.garbled, ground.asked) = (Some("404"), (at, pending));
+        let decision = ground.decide();
+        (decision.ask.is_some(), decision.look_again.map(|at| at.to_string()))
+    };
+    assert_eq!(asks("2026-01-01T11:59:51Z", false), (false, Some("2026-01-01T12:00:10Z".to_owned())));
+    assert!(asks("2026-01-01T11:59:50Z", false).0);
+    assert!(!asks("2026-01-01T11:59:00Z", true).0);
+    assert!(!asks("2026-01-01T11:59:59Z", true).0);
+}
+
+#[test]
+fn what_the_operator_has_met_is_told_with_what_helps_and_nothing_is_decided_on_what_it_cannot_see() {
+    let met = |blind: bool| {
+        let mut ground = Ground::of(3);
+        let (sentence, remedy) = ("jobs is forbidden".to_owned(), Some("give it the right".to_owned()));
+        ground.trouble = vec![Trouble { reason: Reason::NoPermission, sentence, remedy, blind }];
+        let decision = ground.decide();
+        let told = decision.waits.first().map(|wait| (wait.reason, wait.sentence.clone(), wait.remedy.clone()));
+        assert_eq!(
+            told,
+            Some((Reason::NoPermission, "jobs is forbidden".to_owned(), Some("give it the right".to_owned())))
+        );
+        decision.writes().any(|write| ![Purpose::PublishStatus, Purpose::Announce].contains(&write.purpose))
+    };
+    assert!(met(false));
+    assert!(!met(true));
+}
+
+#[test]
+fn an_upgrade_that_waits_for_another_says_nothing_of_how_far_it_is() {
+    let mut ground = Ground::of(3);
+    ground.put(json!({
+        "apiVersion": "harvesterhci.io/v1beta1", "kind": "Upgrade",
+        "metadata": {
+            "name": "earlier", "namespace": "harvester-system", "labels": { "harvesterhci.io/upgradeState": "UpgradingNodes" },
+        },
+    }));
+    ground.settle();
+    let conditions = ground.upgrade()["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let kinds: Vec<&str> = conditions.iter().filter_map(|one| one["type"].as_str()).collect();
+    assert_eq!(kinds, ["Progressing"]);
+}
+
+#[test]
+fn images_that_cannot_be_loaded_on_a_node_are_told_with_what_its_plan_says_and_what_helps() {
+    let mut ground = Ground::of(3);
+    ground.settle();
+    ground.import();
+    ground.settle();
+    ground.serve();
+    ground.settle();
+    let all = "images are loaded on node-1, node-2, node-3";
+    assert_eq!(ground.condition("Progressing").2, format!("{all} (drover why plan/cattle-system/{U}-prepare)"));
+
+    let waits = json!([
+        { "subject": "Node/node-1", "reason": "JobRunning", "sentence": "it works", "since": NOON },
+        { "subject": "Node/node-2", "reason": "JobFailed", "sentence": "Job x failed on node-2", "since": NOON, "remedy": "mend it" },
+    ]);
+    ground.change("Plan", "cattle-system", &format!("{U}-prepare"), &json!({ "status": { "waits": waits } }));
+    ground.settle();
+
+    assert_eq!(ground.condition("Progressing").2, format!("{all}; Job x failed on node-2 (mend it)"));
+}
+
+#[test]
+fn a_cluster_that_rancher_has_never_configured_is_upgraded_and_cleaned_up() {
+    let mut ground = Ground::of(1);
+    ground.put(node("node-2"));
+    let machine = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine",
+        "metadata": { "name": "custom-2", "namespace": "fleet-local" }, "status": { "nodeRef": { "name": "node-2" } },
+    });
+    ground.put(machine);
+    ground.change("Cluster", "fleet-local", "local", &json!({ "spec": { "rkeConfig": null } }));
+
+    let mut ground = ground.until_nodes();
+
+    assert_eq!(ground.get("Cluster", "fleet-local", "local")["spec"]["rkeConfig"]["provisionGeneration"], 1);
+    let told = ground.last.waits.iter().map(|wait| (wait.subject.name.as_str(), wait.sentence.as_str()));
+    let without_secret = ("node-2", "Machine custom-2 of Node node-2 has no plan Secret");
+    assert!(told.into_iter().any(|wait| wait == without_secret), "{:?}", ground.last.waits);
+    ground.annotate("drover.dev/abort", "");
+    assert_eq!((ground.label("upgradeState"), ground.label("upgradeCleanup")), ("Failed", "Succeeded"));
+}
+
+#[test]
+fn a_log_that_is_there_already_is_the_log_of_its_upgrade() {
+    let mut ground = Ground::of(3);
+    ground.change("Upgrade", "harvester-system", U, &json!({ "spec": { "logEnabled": true } }));
+    let log = format!("{U}-upgradelog");
+    ground.put(json!({
+        "apiVersion": "harvesterhci.io/v1beta1", "kind": "UpgradeLog",
+        "metadata": { "name": log, "namespace": "harvester-system" }, "spec": { "upgradeName": U },
+    }));
+
+    ground.settle();
+
+    assert_eq!(ground.upgrade()["status"]["upgradeLog"], log.as_str());
+    assert!(!ground.written.contains("UpgradeLog"), "{}", ground.written);
 }

@@ -4,19 +4,22 @@
 mod abort;
 mod around;
 mod bad_input;
+mod meanwhile;
 mod pausing;
 mod planner;
 mod skip;
+mod stories;
 mod way;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::admission::Verdict;
+use super::admission::{User, Verdict, upgrade_log};
 use super::{Admission, Fetched, Release, Served, Settings, View, decide};
 use crate::cluster::Cluster;
-use crate::decision::{Act, Decision, Reason, Write};
+use crate::decision::{Act, Decision, Purpose, Reason, Write};
+use crate::plan::Trouble;
 
 const NOON: &str = "2026-01-01T12:00:00Z";
 const U: &str = "hvst-upgrade-9gmg2";
@@ -35,6 +38,12 @@ struct Ground {
     last: Decision,
     /// When this process last wrote the status.
     status_written: Option<&'static str>,
+    /// When the repository was asked, and whether it is being asked again.
+    asked: (&'static str, bool),
+    /// What the operator met.
+    trouble: Vec<Trouble>,
+    /// All that was written, a line each.
+    written: String,
 }
 
 fn release() -> Served {
@@ -74,6 +83,9 @@ impl Ground {
             garbled: None,
             verdict: None,
             status_written: None,
+            asked: (NOON, false),
+            trouble: Vec::new(),
+            written: String::new(),
             last: Decision::default(),
         };
         for number in 1..=nodes {
@@ -167,8 +179,8 @@ impl Ground {
         let cluster = self.cluster();
         let answer = |served: Served| self.garbled.map_or(Ok(served), |why| Err(why.to_owned()));
         let fetched = self.served.clone().map(|served| Fetched {
-            at: NOON.parse().unwrap(),
-            pending: false,
+            at: self.asked.0.parse().unwrap(),
+            pending: self.asked.1,
             answer: answer(served),
         });
         let settings = Settings { image: "drover".to_owned() };
@@ -183,7 +195,7 @@ impl Ground {
                 None => Admission::Waived,
             },
             status_written: self.status_written.map(|at| at.parse().unwrap()),
-            trouble: Vec::new(),
+            trouble: self.trouble.clone(),
             told: &[],
         };
         let decision = decide(&view, NOON.parse().unwrap());
@@ -195,7 +207,8 @@ impl Ground {
     fn settle(&mut self) {
         for _ in 0..30 {
             let decision = self.decide();
-            let writes: Vec<Write> = decision.writes().cloned().collect();
+            let mut writes: Vec<Write> = decision.writes().cloned().collect();
+            writes.retain(|write| !self.was_told(write));
             if writes.is_empty() {
                 return;
             }
@@ -204,11 +217,28 @@ impl Ground {
         panic!("it does not come to rest: {:#?}", self.last);
     }
 
+    /// The first that changes something; Events go before it.
+    fn first_write(&mut self) -> Write {
+        self.decide().writes().find(|write| write.purpose != Purpose::Announce).cloned().unwrap()
+    }
+
+    /// An Event of this name is there.
+    fn was_told(&self, write: &Write) -> bool {
+        let key = ("Event".to_owned(), write.subject.namespace.clone(), write.subject.name.clone());
+        write.purpose == Purpose::Announce && self.objects.contains_key(&key)
+    }
+
     fn carry_out(&mut self, write: &Write) {
+        self.written.push_str(&stories::line(write));
         let subject = &write.subject;
         let (kind, namespace, name) = (format!("{:?}", subject.kind), subject.namespace.clone(), subject.name.clone());
         match &write.act {
-            Act::Create(object) => self.put(object.clone()),
+            Act::Create(object) => {
+                if kind == "UpgradeLog" {
+                    self.admit_log(object);
+                }
+                self.put(object.clone());
+            }
             Act::Patch(patch) | Act::PatchStatus(patch) => {
                 let mut patch = patch.clone();
                 patch["metadata"]["resourceVersion"] = json!("0");
@@ -217,6 +247,12 @@ impl Ground {
             Act::Delete { .. } => drop(self.objects.remove(&(kind, namespace, name))),
             Act::Call { .. } => {}
         }
+    }
+
+    /// As the webhooks do, Harvester's and Drover's: one that they refuse would hold up its Upgrade for ever.
+    fn admit_log(&self, log: &Value) {
+        let (log, user) = (serde_json::from_value(log.clone()).unwrap(), User { is_controller: true });
+        assert_eq!(upgrade_log(&log, &user, &self.cluster()).message(), "");
     }
 
     fn condition(&self, kind: &str) -> (String, String, String) {
@@ -307,10 +343,16 @@ impl Ground {
 
     /// The planner has drained a node, raised Kubernetes there, and asks again.
     fn raises(&mut self, number: usize) {
+        self.restart_kubelet(number);
         for key in ["drain-done", "uncordon", "post-drain"] {
             self.asks(number, key);
         }
         self.settle();
+    }
+
+    fn restart_kubelet(&mut self, number: usize) {
+        let new = json!({ "status": { "nodeInfo": { "kubeletVersion": "v1.34.1+rke2r1" } } });
+        self.change("Node", "", &format!("node-{number}"), &new);
     }
 
     fn fail(&mut self, job: &str) {
@@ -351,6 +393,7 @@ impl Ground {
         self.settle();
         self.finish(&format!("pre-drain-node-{number}"));
         self.settle();
+        self.restart_kubelet(number);
         self.asks(number, "post-drain");
         self.settle();
         self.finish(&format!("post-drain-node-{number}"));

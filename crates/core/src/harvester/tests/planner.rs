@@ -1,12 +1,12 @@
 //! What Rancher's planner does unasked, and who joins etcd meanwhile.
 
+use super::super::kubelet;
 use super::*;
 
 /// The planner has raised these nodes to the Kubernetes of the release, and asked nobody.
 fn raised_unasked(ground: &mut Ground, numbers: std::ops::RangeInclusive<usize>) {
     for number in numbers {
-        let new = json!({ "status": { "nodeInfo": { "kubeletVersion": "v1.34.1+rke2r1" } } });
-        ground.change("Node", "", &format!("node-{number}"), &new);
+        ground.restart_kubelet(number);
     }
     ground.settle();
 }
@@ -37,10 +37,9 @@ fn a_planner_that_has_raised_all_nodes_without_asking_is_asked_once_more() {
 fn an_operator_that_dies_before_it_has_asked_once_more_leaves_that_to_the_next() {
     let mut ground = Ground::of(3).until_nodes();
     for number in 1..=3 {
-        let new = json!({ "status": { "nodeInfo": { "kubeletVersion": "v1.34.1+rke2r1" } } });
-        ground.change("Node", "", &format!("node-{number}"), &new);
+        ground.restart_kubelet(number);
     }
-    let first = ground.decide().writes().next().cloned().unwrap();
+    let first = ground.first_write();
     ground.carry_out(&first);
     assert_eq!(generation(&ground), 5);
 
@@ -93,5 +92,119 @@ fn a_member_that_has_joined_is_named_with_the_one_that_is_lost() {
     assert_eq!(
         risk.sentence,
         "etcd needs 3 of 4 voters, and node-3 is out: node-1 must not be taken out as well; node-4 has joined etcd since the upgrade began"
+    );
+}
+
+/// Whoever runs the steps: those of a release tell nothing of what they wait for.
+#[test]
+fn a_kubelet_that_stays_old_is_named_with_both_versions_since_when_and_what_helps() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.begins_with(1);
+    ground.finish("pre-drain-node-1");
+    ground.settle();
+    ground.asks(1, "post-drain");
+    ground.settle();
+    let made = json!({ "metadata": { "creationTimestamp": "2026-01-01T11:40:00Z" } });
+    ground.change("Job", "harvester-system", &format!("{U}-post-drain-node-1"), &made);
+    ground.change(
+        "Node",
+        "",
+        "node-1",
+        &json!({ "metadata": { "labels": { "node-role.kubernetes.io/etcd": "true" } } }),
+    );
+
+    ground.settle();
+
+    let (_, reason, message) = ground.condition("Progressing");
+    let sentence = "the kubelet of node-1 runs v1.33.5+rke2r1, not v1.34.1+rke2r1, although the planner is done there since 2026-01-01T11:40:00Z";
+    assert_eq!(reason, "KubeletOutdated");
+    assert!(
+        message.starts_with(&format!("{sentence} (restart RKE2 on node-1: systemctl restart rke2-server;")),
+        "{message}"
+    );
+    let status = &ground.upgrade()["status"]["nodeStatuses"]["node-1"];
+    assert_eq!(*status, json!({ "state": "Post-draining", "reason": "KubeletOutdated", "message": sentence }));
+    let told =
+        ground.objects.values().filter(|object| object["kind"] == "Event" && object["reason"] == "KubeletOutdated");
+    assert_eq!(told.map(|event| event["message"].clone()).collect::<Vec<Value>>(), [json!(sentence)]);
+
+    ground.restart_kubelet(1);
+    ground.settle();
+    assert_eq!(ground.condition("Progressing").1, "JobRunning");
+}
+
+#[test]
+fn a_worker_is_told_to_restart_its_own_service() {
+    let mut ground = Ground::of(1);
+    let wait = |ground: &Ground| {
+        let cluster = ground.cluster();
+        let node = cluster.nodes.named("node-1").unwrap();
+        kubelet::outdated(node, "v1.34.1+rke2r1", None, NOON.parse().unwrap())
+    };
+    assert!(wait(&ground).unwrap().remedy.unwrap().contains("restart RKE2 on node-1: systemctl restart rke2-agent;"));
+    assert_eq!(wait(&ground).unwrap().sentence, "the kubelet of node-1 runs v1.33.5+rke2r1, not v1.34.1+rke2r1");
+    ground.restart_kubelet(1);
+    assert_eq!(wait(&ground), None);
+}
+
+/// The planner was told at this time that it may drain node-1.
+fn told_at(completed: &str) -> Ground {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.begins_with(1);
+    ground.finish("pre-drain-node-1");
+    let at = json!({ "status": { "completionTime": completed } });
+    ground.change("Job", "harvester-system", &format!("{U}-pre-drain-node-1"), &at);
+    ground.settle();
+    ground
+}
+
+#[test]
+fn a_planner_is_looked_at_again_when_it_should_have_drained_a_node() {
+    let ground = told_at("2026-01-01T11:40:00Z");
+    assert_eq!(ground.condition("Progressing").1, "PlannerWorks");
+    assert_eq!(ground.last.look_again, Some("2026-01-01T12:00:01Z".parse().unwrap()));
+}
+
+#[test]
+fn a_planner_that_does_not_get_on_with_a_node_is_told_with_since_when_what_it_says_and_what_helps() {
+    let mut ground = told_at("2026-01-01T09:00:00Z");
+    let sentence = "the planner has not drained node-1, although it may since 2026-01-01T09:00:00Z";
+    let (_, reason, message) = ground.condition("Progressing");
+    assert_eq!(reason, "PlannerStalls");
+    assert!(message.starts_with(&format!("{sentence} (drover why upgrade/{U} looks what is in its way;")), "{message}");
+    let status = &ground.upgrade()["status"]["nodeStatuses"]["node-1"];
+    assert_eq!(*status, json!({ "state": "Pre-drained", "reason": "PlannerStalls", "message": sentence }));
+    assert_eq!(ground.last.waits[0].since, "2026-01-01T09:00:00Z".parse().unwrap());
+
+    let says = json!({ "status": { "conditions": [
+        { "type": "ControlPlaneReady", "status": "Unknown", "message": "draining etcd node(s) custom-1: draining node" },
+    ] } });
+    ground.change("CapiCluster", "fleet-local", "local", &says);
+    ground.settle();
+    assert_eq!(
+        ground.last.waits[0].sentence,
+        format!("{sentence}; it says: draining etcd node(s) custom-1: draining node")
+    );
+
+    let fails = json!({ "metadata": { "annotations": { "rke.cattle.io/drain-error": "a pod does not go" } } });
+    ground.change("Secret", "fleet-local", "custom-1-machine-plan", &fails);
+    ground.settle();
+    assert_eq!(ground.last.waits[0].sentence, format!("{sentence}; it says: a pod does not go"));
+
+    ground.asks(1, "drain-done");
+    ground.settle();
+    assert_eq!(
+        ground.last.waits[0].sentence,
+        "the planner has not raised Kubernetes on node-1, although it may since 2026-01-01T09:00:00Z; \
+         it says: draining etcd node(s) custom-1: draining node"
+    );
+
+    let told = ground.objects.values().filter(|object| object["reason"] == "PlannerStalls");
+    assert_eq!(told.count(), 2, "one before the drain is done, one after, whatever the planner says");
+
+    ground.raises(1);
+    assert_eq!(
+        (ground.node_state("node-1"), ground.condition("Progressing").1.as_str()),
+        ("Post-draining", "JobRunning")
     );
 }

@@ -305,7 +305,7 @@ fn what_has_failed_is_taken_up_again_if_its_user_wants_that() {
 #[test]
 fn an_operator_that_dies_before_it_has_deleted_the_failed_job_leaves_that_to_the_next() {
     let mut ground = failed_and_to_be_tried_again();
-    let first = ground.decide().writes().next().cloned().unwrap();
+    let first = ground.first_write();
     assert_eq!(first.purpose, Purpose::NoteProgress);
     ground.carry_out(&first);
     ground.settle();
@@ -318,7 +318,7 @@ fn an_operator_that_dies_before_it_has_deleted_the_failed_job_leaves_that_to_the
 fn a_clock_that_was_set_back_does_not_keep_the_status_from_being_written() {
     let publishes = |written: &'static str| {
         let mut ground = Ground::of(3);
-        let first = ground.decide().writes().next().cloned().unwrap();
+        let first = ground.first_write();
         ground.carry_out(&first);
         ground.status_written = Some(written);
         ground.decide().writes().any(|write| write.purpose == Purpose::PublishStatus)
@@ -375,6 +375,32 @@ fn a_node_that_loses_its_images_again_is_left_to_its_user() {
     assert!(has_images(&ground, "node-1"));
     let wait = ground.last.waits.iter().find(|wait| wait.reason == Reason::ImageMissing).unwrap();
     assert!(wait.remedy.as_ref().unwrap().starts_with("make room on the disk of node-1"), "{wait:?}");
+}
+
+#[test]
+fn a_plan_that_was_made_anew_has_loaded_nothing_before_it_says_what_its_result_is() {
+    let mut ground = without_image();
+    let plan = format!("{U}-prepare");
+    ground.change("Plan", "cattle-system", &plan, &json!({ "status": { "latestHash": "" } }));
+    ground.settle();
+    ground.change("Plan", "cattle-system", &plan, &json!({ "status": { "latestHash": "h1" } }));
+
+    ground.settle();
+
+    assert!(!has_images(&ground, "node-1"), "it gets its Job once more");
+}
+
+#[test]
+fn a_node_that_somebody_has_left_out_of_loading_stays_so() {
+    let mut ground = without_image();
+    let left_out = json!({ "metadata": { "labels": { format!("plan.upgrade.cattle.io/{U}-prepare"): "disabled" } } });
+    ground.change("Node", "", "node-1", &left_out);
+
+    ground.settle();
+
+    assert!(has_images(&ground, "node-1"), "the label is its user's");
+    let wait = ground.last.waits.iter().find(|wait| wait.reason == Reason::ImageMissing).unwrap();
+    assert!(wait.remedy.as_ref().unwrap().starts_with("load it on node-1, which somebody has left out"), "{wait:?}");
 }
 
 #[test]
@@ -465,4 +491,55 @@ fn the_vms_of_a_node_are_started_again_when_it_is_back_and_the_next_does_not_wai
     ground.finish("restore-vm-node-1");
     ground.settle();
     assert_eq!(ground.label("upgradeState"), "Succeeded");
+}
+
+fn told(ground: &Ground) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let events = ground.objects.iter().filter(|(key, _)| key.0 == "Event").map(|(_, event)| event);
+    events.map(|event| (text(&event["reason"]), text(&event["message"]))).collect()
+}
+
+#[test]
+fn phases_nodes_and_what_calls_for_somebody_are_told_as_events_each_once() {
+    let mut ground = Ground::of(3).until_nodes();
+    for number in 1..=3 {
+        ground.bring_over(number);
+        ground.gives_back(number);
+    }
+    ground.settle();
+
+    let mut reasons: Vec<String> = told(&ground).into_iter().map(|(reason, _)| reason).collect();
+    reasons.sort();
+    assert_eq!(
+        reasons,
+        [
+            "LoggingInfraPrepared",
+            "NodeUpgraded",
+            "NodeUpgraded",
+            "NodeUpgraded",
+            "PreparingNodes",
+            "PreparingRepo",
+            "Succeeded",
+            "UpgradingNodes",
+            "UpgradingSystemServices",
+        ]
+    );
+    ground.change("Upgrade", "harvester-system", U, &json!({ "status": null }));
+    ground.settle();
+    assert_eq!(told(&ground).len(), reasons.len(), "a status that was wiped is written again, and nothing told again");
+}
+
+#[test]
+fn a_pause_and_a_failure_are_told_at_once_and_what_may_pass_only_if_it_lasts() {
+    let ground = Ground::configured(3, json!({ "nodeUpgradeOption": { "mode": "manual" } })).until_nodes();
+    let paused = ("NodePaused".to_owned(), "node-1 is paused before its upgrade, as its user has asked".to_owned());
+    assert!(told(&ground).contains(&paused), "{:?}", told(&ground));
+
+    let mut ground = Ground::of(3);
+    ground.settle();
+    ground.import();
+    ground.settle();
+    assert!(ground.reasons().contains(&Reason::RepositoryNotReady));
+    assert!(!told(&ground).iter().any(|(reason, _)| reason == "RepositoryNotReady"), "{:?}", told(&ground));
+    assert_eq!(ground.last.look_again, Some("2026-01-01T12:01:00Z".parse().unwrap()));
 }

@@ -25,6 +25,9 @@ use scene::{Scene, state_of};
 pub use scene::{driver_of, progress_of};
 pub use stage::{Stage, stage_of};
 
+/// Of an Upgrade that Harvester drives itself.
+pub const NO_RETRY: &str = "Harvester itself does not go on once a node has failed, and must not be started over";
+
 /// What is being explained.
 struct Asked<'a> {
     cluster: &'a Cluster,
@@ -129,7 +132,9 @@ fn cause(asked: &Asked<'_>, wait: &Wait, below: Chain) -> Option<Cause> {
     let mut cause = Cause::of(chain)?;
     cause.reason = Some(wait.reason);
     cause.deadline = wait.deadline;
-    cause.remedy = cause.remedy.or_else(|| wait.remedy.clone());
+    // What is in the planner's way is no reason to restart it.
+    let own_remedy = wait.remedy.clone().filter(|_| wait.reason != Reason::PlannerStalls);
+    cause.remedy = cause.remedy.or(own_remedy);
     cause.costs = waits::costs(asked, wait);
     Some(cause)
 }
@@ -189,9 +194,7 @@ fn failure(asked: &Asked<'_>) -> Option<Chain> {
     let has_begun_nodes = asked.scene.progress.services == Some(Ending::Succeeded);
     let again = match asked.scene.driver {
         Driver::Drover => format!("then: drover upgrade retry upgrade/{name}"),
-        _ if has_begun_nodes => {
-            "Harvester itself does not go on once a node has failed, and must not be started over".to_owned()
-        }
+        _ if has_begun_nodes => NO_RETRY.to_owned(),
         _ => format!("then start over: kubectl -n {NAMESPACE} delete upgrades.harvesterhci.io {name}"),
     };
     let failed = Link::proven(ObjectRef::of(asked.upgrade), format!("Upgrade {name} has failed{why}"));

@@ -2,24 +2,24 @@
 
 use drover_api::harvester::FLEET_NAMESPACE;
 use drover_api::harvester::jobs::{self, types};
-use drover_api::rancher::machine_plan::annotations::{DRAIN_DONE, DRAIN_ERROR};
+use drover_api::rancher::machine_plan::annotations::{DRAIN_DONE, DRAIN_ERROR, POST_DRAIN, PRE_DRAIN, PRE_HOOK};
 use drover_api::rancher::machine_plan::labels::MACHINE_NAME;
 use drover_api::rancher::provisioning_cluster::LOCAL;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::super::link::{Chain, Link, Outlook};
-use super::super::{drain, node, pod};
+use super::super::{drain, driver, node, pod};
 use super::waits::{node_of, said, with};
 use super::{Asked, jobs_of};
 use crate::cluster::cluster_api::Machine;
+use crate::cluster::harvester::ControlPlane;
 use crate::cluster::{Cluster, Node, ObjectRef, Pod, Secret, condition};
 use crate::decision::{Kind, Wait};
 use crate::harvester::progress::Step;
 use crate::harvester::release::is_kubelet_version;
-use crate::harvester::remedy_of_pause;
+use crate::harvester::stalling::USUAL;
+use crate::harvester::{remedy_of_kubelet, remedy_of_pause};
 
-/// So long the planner may take to raise Kubernetes on a node, or to come to the next one.
-const USUAL: SignedDuration = SignedDuration::from_mins(20);
 const KUBECONFIG: &str = "local-kubeconfig";
 /// The pods through which Rancher reaches a cluster.
 const AGENT: (&str, &str) = ("app", "cattle-cluster-agent");
@@ -103,23 +103,68 @@ fn drains(asked: &Asked<'_>, wait: &Wait, seen: &Node, secret: &Secret) -> Vec<C
 /// What the planner itself says, and what follows from that.
 fn of_control_plane(asked: &Asked<'_>, node: Option<&Node>, since: Option<Timestamp>) -> Chain {
     let cluster = asked.cluster;
-    let Some(plane) = cluster.harvester.control_planes.get(FLEET_NAMESPACE, LOCAL) else { return Chain::new() };
-    let waiting = ["Ready", "Reconciled"].iter().filter_map(|kind| condition(&plane.status.conditions, kind));
-    let Some(message) =
-        waiting.filter(|said| !said.is_true()).map(|said| said.message.as_str()).find(|said| !said.is_empty())
-    else {
-        return Chain::new();
-    };
     let is_late = since.is_some_and(|since| cluster.looked_at.duration_since(since) > USUAL);
+    let plane = cluster.harvester.control_planes.get(FLEET_NAMESPACE, LOCAL);
+    let Some((plane, message)) = plane.and_then(|plane| words(plane).map(|message| (plane, message))) else {
+        return node.filter(|_| is_late).map(|node| silent(asked, node, since)).unwrap_or_default();
+    };
     let fails = message.contains("failure while applying plan");
     let object = ObjectRef::of(plane);
     let link = Link::proven(object, format!("Rancher's planner says: {message}")).since(since).outlook(Outlook::Maybe);
+    let without_rancher = if is_late { rancher_away(cluster) } else { Chain::new() };
+    if !without_rancher.is_empty() {
+        return [vec![link], without_rancher].concat();
+    }
     let below = if is_late || fails { reason(asked, message, node) } else { None };
     match below {
         Some((remedy, below)) => [vec![link.remedy(remedy)], below].concat(),
         None if is_late => vec![link.remedy("kubectl -n cattle-system logs deployment/rancher | grep planner")],
         None => vec![link.as_usual()],
     }
+}
+
+/// What the planner waits for, in its own words.
+fn words(plane: &ControlPlane) -> Option<&str> {
+    let waiting = ["Ready", "Reconciled"].iter().filter_map(|kind| condition(&plane.status.conditions, kind));
+    waiting.filter(|said| !said.is_true()).map(|said| said.message.as_str()).find(|said| !said.is_empty())
+}
+
+/// Why Rancher, whose planner it is, does not run; empty if it does, or if nobody can tell.
+fn rancher_away(cluster: &Cluster) -> Chain {
+    let rancher = cluster.deployments.get(RANCHER, "rancher");
+    rancher.map(|rancher| driver::without_pods(cluster, rancher)).unwrap_or_default()
+}
+
+/// It is the planner's turn for long, and it says nothing.
+fn silent(asked: &Asked<'_>, node: &Node, since: Option<Timestamp>) -> Chain {
+    let name = &node.metadata.name;
+    let Some(secret) = secret_of(asked.cluster, node) else { return Chain::new() };
+    let (namespace, own) = (&secret.metadata.namespace, &secret.metadata.name);
+    let note = |key: &str| secret.metadata.annotations.get(key).is_some_and(|value| !value.is_empty());
+    let step = asked.scene.progress.step(name);
+    let statement = match (step, note(DRAIN_DONE)) {
+        (Step::PreDrained, true) => {
+            format!("Rancher has drained Node {name}, and has neither raised Kubernetes there nor said why")
+        }
+        (Step::PreDrained, false) => format!(
+            "Rancher has its answer ({PRE_HOOK} on Secret {namespace}/{own}), and has neither drained Node {name} nor said why"
+        ),
+        // It waits for its answer about another one.
+        _ if asks_for_another(asked.cluster, secret) => return Chain::new(),
+        _ => format!("Rancher has not come to Node {name}, and does not say why"),
+    };
+    let remedy = format!(
+        "what Rancher logs: kubectl -n {RANCHER} logs deployment/rancher | grep -e planner -e drain; then restart it: \
+         kubectl -n {RANCHER} rollout restart deployment rancher"
+    );
+    let link = Link::proven(ObjectRef::of(secret), statement).since(since).outlook(Outlook::Maybe).remedy(remedy);
+    [vec![link], rancher_away(asked.cluster)].concat()
+}
+
+fn asks_for_another(cluster: &Cluster, secret: &Secret) -> bool {
+    let mut others =
+        cluster.secrets.in_namespace(FLEET_NAMESPACE).filter(|other| other.metadata.name != secret.metadata.name);
+    others.any(|other| [PRE_DRAIN, POST_DRAIN].iter().any(|key| other.metadata.annotations.contains_key(*key)))
 }
 
 /// What usually is behind a sentence of the planner that does not change: a remedy, and the object where that is known.
@@ -174,20 +219,21 @@ fn expired(cluster: &Cluster, node: &Node) -> Option<Link> {
     (end < cluster.looked_at).then(|| Link::proven(ObjectRef::of(node), statement).since(Some(end)).remedy(remedy))
 }
 
+/// The kubelet runs the old version.
+pub fn not_restarted(asked: &Asked<'_>, node: &Node) -> Link {
+    let (name, runs) = (&node.metadata.name, &node.status.node_info.kubelet_version);
+    let wanted = asked.scene.progress.release.as_ref().map(|release| release.kubernetes.as_str()).unwrap_or_default();
+    let statement = format!("the kubelet of Node {name} runs {runs}, not {wanted}: RKE2 was not restarted");
+    Link::proven(ObjectRef::of(node), statement).outlook(Outlook::Maybe).remedy(remedy_of_kubelet(node))
+}
+
 /// The kubelet runs the new version, and Cluster API has not noticed.
 fn stale_machine(asked: &Asked<'_>, node: &Node) -> (String, Chain) {
     let name = &node.metadata.name;
     let wanted = asked.scene.progress.release.as_ref().map(|release| release.kubernetes.as_str()).unwrap_or_default();
     let runs = &node.status.node_info.kubelet_version;
     if !is_kubelet_version(runs, wanted) {
-        let statement = format!("the kubelet of Node {name} runs {runs}, not {wanted}: RKE2 was not restarted");
-        let remedy = format!(
-            "on {name}: journalctl -u rke2-server -u rke2-agent; systemctl restart rke2-server (or rke2-agent)"
-        );
-        return (
-            remedy.clone(),
-            vec![Link::proven(ObjectRef::of(node), statement).outlook(Outlook::Maybe).remedy(remedy)],
-        );
+        return (remedy_of_kubelet(node), vec![not_restarted(asked, node)]);
     }
     let key = drover_api::cluster_api::labels::CLUSTER_NAME;
     let secret = asked.cluster.secrets.get(FLEET_NAMESPACE, KUBECONFIG);

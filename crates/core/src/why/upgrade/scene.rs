@@ -260,17 +260,17 @@ fn noted(text: &str) -> Option<Noted> {
         let found = lines.find(|(name, _)| *name == key);
         found.map(|(_, value)| value.trim().trim_matches(['"', '\'']).to_owned()).unwrap_or_default()
     };
+    // What is left out only Drover's own steps ask for.
     let noted = Noted {
         harvester: field("harvester"),
         harvester_chart: field("harvesterChart"),
         os: field("os"),
         kubernetes: field("kubernetes"),
         rancher: field("rancher"),
-        // Only Drover's own steps ask for it.
-        rancher_chart: String::new(),
         monitoring_chart: field("monitoringChart"),
         logging_chart: field("loggingChart"),
         min_upgradable_version: field("minUpgradableVersion"),
+        ..Noted::default()
     };
     (!noted.harvester.is_empty()).then_some(noted)
 }

@@ -1,6 +1,7 @@
 //! How far an Upgrade is with one node.
 
-use super::scene::progress_of;
+use super::super::Driver;
+use super::scene::{driver_of, progress_of};
 use crate::cluster::{Cluster, ObjectRef};
 use crate::harvester::progress::{Ending, Step};
 
@@ -8,6 +9,7 @@ use crate::harvester::progress::{Ending, Step};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stage {
     pub upgrade: ObjectRef,
+    pub driver: Driver,
     pub step: Step,
     /// Why it has failed there.
     pub failure: String,
@@ -35,6 +37,6 @@ pub fn stage_of(cluster: &Cluster, node: &str) -> Option<Stage> {
             return None;
         }
         let failure = progress.nodes.get(node).map(|node| node.message.clone()).unwrap_or_default();
-        Some(Stage { upgrade: ObjectRef::of(upgrade), step, failure })
+        Some(Stage { upgrade: ObjectRef::of(upgrade), driver: driver_of(upgrade), step, failure })
     })
 }

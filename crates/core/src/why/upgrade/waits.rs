@@ -1,7 +1,5 @@
 //! Each wait of the Harvester engine, followed down to the object that causes it.
 
-use std::collections::BTreeSet;
-
 use drover_api::harvester::jobs::{self, types};
 use drover_api::harvester::virtual_machine_image::conditions::IMPORTED;
 use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
@@ -17,11 +15,13 @@ use crate::cluster::longhorn::Volume;
 use crate::cluster::{Cluster, Deployment, Job, Node, ObjectRef, condition};
 use crate::decision::{Kind, Reason, Wait};
 use crate::harvester::progress::Step;
-use crate::harvester::steps::{self, HostDeed, Next, Order};
+use crate::harvester::steps::{self, Done, HostDeed, Next, Order};
 use crate::quorum::IS_VOTER;
 
 /// So long the pods of the repository may take to start, or to move to another node.
 const USUAL_START: SignedDuration = SignedDuration::from_mins(5);
+/// So long a kubelet may take to run what was installed.
+const USUAL_RESTART: SignedDuration = SignedDuration::from_mins(5);
 /// So long a node may take to boot its new system.
 const USUAL_REBOOT: SignedDuration = SignedDuration::from_mins(20);
 
@@ -35,7 +35,8 @@ pub fn chains(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
         Reason::JobRunning if wait.subject.kind == Kind::Plan => below_plan(asked, wait),
         Reason::NodeUnmanaged => vec![unmanaged(asked, wait)],
         Reason::JobRunning | Reason::ImageMissing => running(asked, wait),
-        Reason::PlannerWorks => planner::chains(asked, wait),
+        Reason::PlannerWorks | Reason::PlannerStalls => planner::chains(asked, wait),
+        Reason::KubeletOutdated => outdated(asked, wait),
         Reason::QuorumAtRisk => quorum(asked, wait),
         Reason::NodeRebooting => vec![rebooting(asked, wait)],
         Reason::VolumeUnhealthy => unhealthy(asked, wait),
@@ -221,12 +222,27 @@ fn steps_wait_for(asked: &Asked<'_>, job: &Job) -> Vec<Wait> {
         _ => return Vec::new(),
     };
     let order = Order { kind, upgrade: asked.upgrade.metadata.name.clone(), node: label(jobs::NODE).to_owned() };
-    let done = BTreeSet::from([HostDeed::RecoverAgent]);
+    let done = Done::to_host([HostDeed::RecoverAgent]);
     let now = asked.cluster.looked_at;
     match steps::next_for(asked.cluster, &order, &asked.scene.upgrade, &done, now) {
         Next::Wait { waits, .. } => waits,
         _ => Vec::new(),
     }
+}
+
+/// A node that is down, or a Job that cannot run there, says more.
+fn outdated(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
+    let Some(seen) = node_of(asked, wait) else { return vec![said(asked, wait)] };
+    if let Some(down) = node::down(asked.cluster, seen) {
+        return vec![with(asked, wait, down)];
+    }
+    let runs = job_at_work(asked, wait).map(|job| job::runs(asked.cluster, job)).unwrap_or_default();
+    if runs.iter().flatten().any(|link| link.alarm) {
+        return runs.into_iter().map(|below| with(asked, wait, below)).collect();
+    }
+    let is_late = asked.cluster.looked_at.duration_since(wait.since) > USUAL_RESTART;
+    let link = planner::not_restarted(asked, seen).since(since(asked, wait));
+    vec![with(asked, wait, vec![if is_late { link } else { link.as_usual() }])]
 }
 
 /// The members of etcd that are out.

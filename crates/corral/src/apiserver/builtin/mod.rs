@@ -3,7 +3,7 @@
 //! Their names are recorded. Kinds with rules of their own here are held to what the original does with them; the others
 //! are stored, listed, watched and changed, and their fields checked, and no more.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use super::{
     admission::{BindingRules, PolicyRules, WebhookRules},
@@ -53,15 +53,16 @@ struct Plain;
 
 impl Rules for Plain {}
 
-pub(crate) fn all() -> Vec<Resource> {
+/// All servers of a process share them: what is worked out for a kind is worked out once, however many simulations run.
+pub(crate) static ALL: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(|| {
     // Events of the newer group are those of the older one, and autoscalers of the older version those of the newer one.
     let is_form = |group: &str, version: &str, named: &Named| {
         let api_version = if group.is_empty() { version.into() } else { format!("{group}/{version}") };
         forms::of(&api_version, &named.kind).is_some()
     };
     let kept = RECORDED.kept().filter(|(group, version, named)| !is_form(group, version, named));
-    kept.map(|(group, version, named)| particular(ordinary(group, version, named))).collect()
-}
+    kept.map(|(group, version, named)| Arc::new(particular(ordinary(group, version, named)))).collect()
+});
 
 /// The kind of scales, which are shown and sent, and never kept.
 pub(crate) fn scale() -> Resource {

@@ -13,7 +13,7 @@ use crate::apiserver::{
     resources::{Generation, Resource},
     status::{Answer, FieldError, bad_request, conflict, invalid, not_found, stale, unexplained},
     store::Store,
-    stored::Stored,
+    stored::{Shared, Stored},
     write::{Act, Draft, Outcome, Write},
 };
 
@@ -57,7 +57,7 @@ pub(super) fn replace(
     write: &Write<'_>,
     part: Part,
     current: Arc<Stored>,
-    old: Arc<Object>,
+    old: Shared,
     mut new: Object,
 ) -> Answer<Draft> {
     let target = write.target;
@@ -82,13 +82,7 @@ fn prepare_part(target: &Target, part: Part, new: &mut Object, old: &Object) {
 }
 
 /// A changed object on its way, its fields tracked.
-pub(crate) fn drafted(
-    write: &Write<'_>,
-    part: Part,
-    current: Arc<Stored>,
-    old: Arc<Object>,
-    new: Object,
-) -> Answer<Draft> {
+pub(crate) fn drafted(write: &Write<'_>, part: Part, current: Arc<Stored>, old: Shared, new: Object) -> Answer<Draft> {
     let target = write.target;
     let version = new.resource_version();
     if !version.is_empty() && version.parse::<u64>().is_err() {

@@ -10,18 +10,21 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use drover_api::cluster_api::cluster::conditions::CONTROL_PLANE_INITIALIZED;
 use drover_api::cluster_api::cluster::v1alpha2::Cluster;
 use drover_api::cluster_api::kubeadm_config::LOCK_SUFFIX;
 use drover_api::cluster_api::kubeadm_config::v1alpha2::KubeadmConfig;
 use drover_api::cluster_api::machine::v1alpha2::Machine;
 use drover_api::cluster_api::{labels, secrets};
+use drover_api::foreign::{LooseCondition, condition};
 use drover_clock::later;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::{Value, json};
 
+use super::contract::Contract;
 use super::{CERTIFICATES, Steps, certificate_texts, is_of_control_plane, owned_by};
 use crate::world::outcome::Action;
 use crate::world::pods;
@@ -61,7 +64,9 @@ pub fn reconcile(scene: &Scene<'_>, now: Timestamp) -> Steps {
     if status.infrastructure_ready != Some(true) {
         return Steps::default();
     }
-    match status.control_plane_initialized == Some(true) {
+    // v1beta1 says it by a condition.
+    let said = condition(status.conditions.as_ref(), CONTROL_PLANE_INITIALIZED);
+    match status.control_plane_initialized == Some(true) || said.is_some_and(LooseCondition::is_true) {
         true => join(scene, now),
         false => begin(scene, machine, now),
     }
@@ -82,8 +87,16 @@ fn join(scene: &Scene<'_>, now: Timestamp) -> Steps {
     status.error_message = None;
     status.ready = Some(true);
     let document = if is_worker(config) { worker_cloud_init() } else { cloud_init(scene.certificates) };
-    status.bootstrap_data = Some(STANDARD.encode(document));
-    Steps::own(Action::change(config, &after).into_iter().collect())
+    let mut actions = Vec::new();
+    match Contract::of(&config.api_version) {
+        Contract::V1alpha2 => status.bootstrap_data = Some(STANDARD.encode(document)),
+        Contract::V1beta1 => {
+            status.data_secret_name.clone_from(&config.metadata.name);
+            actions.push(Action::create(&data_secret(config, document)));
+        }
+    }
+    actions.extend(Action::change(config, &after));
+    Steps::own(actions)
 }
 
 /// Only one machine of the control plane begins it; all others wait until it has.
@@ -151,7 +164,10 @@ fn named(cluster: &Cluster, end: &str) -> ObjectMeta {
 
 fn lock(cluster: &Cluster, machine: &str) -> ConfigMap {
     ConfigMap {
-        metadata: ObjectMeta { owner_references: Some(vec![owned_by(cluster)]), ..named(cluster, LOCK_SUFFIX) },
+        metadata: ObjectMeta {
+            owner_references: Some(vec![owned_by(cluster, &cluster.api_version)]),
+            ..named(cluster, LOCK_SUFFIX)
+        },
         data: Some([("lock-information".to_owned(), json!({ "machineName": machine }).to_string())].into()),
         ..ConfigMap::default()
     }
@@ -169,9 +185,29 @@ fn certificate(config: &KubeadmConfig, cluster: &Cluster, end: &str, (text, key)
     let key = key.replacen("-----\n", &format!("-----\n{lot}\n"), 1);
     let bytes = |text: String| ByteString(text.into_bytes());
     Secret {
-        metadata: ObjectMeta { owner_references: Some(vec![owned_by(config)]), ..named(cluster, end) },
+        metadata: ObjectMeta {
+            owner_references: Some(vec![owned_by(config, &config.api_version)]),
+            ..named(cluster, end)
+        },
         data: Some([(secrets::CERTIFICATE.to_owned(), bytes(text)), (secrets::KEY.to_owned(), bytes(key))].into()),
         type_: Some("Opaque".to_owned()),
+        ..Secret::default()
+    }
+}
+
+/// What a machine of v1beta1 boots with: it goes with the config.
+fn data_secret(config: &KubeadmConfig, document: String) -> Secret {
+    let owner = OwnerReference { controller: Some(true), ..owned_by(config, &config.api_version) };
+    Secret {
+        metadata: ObjectMeta {
+            name: config.metadata.name.clone(),
+            namespace: config.metadata.namespace.clone(),
+            labels: config.metadata.labels.clone(),
+            owner_references: Some(vec![owner]),
+            ..ObjectMeta::default()
+        },
+        data: Some([(secrets::VALUE.to_owned(), ByteString(document.into_bytes()))].into()),
+        type_: Some(secrets::TYPE.to_owned()),
         ..Secret::default()
     }
 }

@@ -57,7 +57,7 @@ fn tend(scene: &Scene<'_>, now: Timestamp) -> Steps {
     }
     if let Some(infrastructure) = scene.infrastructure {
         let mut owned = infrastructure.clone();
-        adopt(&mut owned.metadata, owned_by(scene.cluster));
+        adopt(&mut owned.metadata, owned_by(scene.cluster, &scene.cluster.api_version));
         actions.extend(Action::change(infrastructure, &owned));
     }
     let status = after.status.get_or_insert_default();
@@ -126,7 +126,7 @@ fn kubeconfig_secret(cluster: &Cluster) -> Secret {
         metadata: ObjectMeta {
             name: Some(format!("{name}{}", secrets::KUBECONFIG)),
             namespace: Some(namespace.to_owned()),
-            owner_references: Some(vec![owned_by(cluster)]),
+            owner_references: Some(vec![owned_by(cluster, &cluster.api_version)]),
             ..ObjectMeta::default()
         },
         data: Some([(secrets::VALUE.to_owned(), ByteString(text.into_bytes()))].into()),

@@ -3,13 +3,13 @@
 //! Left out: scaling in proportion while a rollout is under way.
 
 use drover_api::cluster_api::labels::TEMPLATE_HASH;
-use drover_api::cluster_api::machine_deployment::annotations::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION};
 use drover_api::cluster_api::machine_deployment::v1alpha2::MachineDeployment;
 use drover_api::cluster_api::machine_deployment::{MachineDeploymentSpec, MachineTemplate};
 use drover_api::cluster_api::machine_set::MachineSetSpec;
 use drover_api::cluster_api::machine_set::v1alpha2::MachineSet;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
+use super::contract::Contract;
 use crate::world::kubelet::{digest, hex};
 use crate::world::outcome::Action;
 use crate::world::pods;
@@ -125,7 +125,8 @@ fn scale(sets: &mut [MachineSet], at: usize, to: i32) {
 fn revise(sets: &mut [MachineSet], new: usize) {
     let next = next_revision(sets, Some(new));
     if let Some(set) = sets.get_mut(new).filter(|set| revision(set) < next) {
-        set.metadata.annotations.get_or_insert_default().insert(REVISION.into(), next.to_string());
+        let key = Contract::of(&set.api_version).revision();
+        set.metadata.annotations.get_or_insert_default().insert(key.into(), next.to_string());
     }
 }
 
@@ -140,7 +141,10 @@ fn made(
     revision: i64,
 ) -> MachineSet {
     let hash = hash(template);
+    let contract = Contract::of(&deployment.api_version);
+    let [desired, most] = contract.sizes();
     let mut set = MachineSet::named(&format!("{}-{hash}", pods::name(&deployment.metadata)));
+    set.api_version.clone_from(&deployment.api_version);
     let mut template = template.clone();
     template.metadata.get_or_insert_default().labels.get_or_insert_default().insert(TEMPLATE_HASH.into(), hash.clone());
     let mut selector = spec.selector.clone().unwrap_or_default();
@@ -148,18 +152,22 @@ fn made(
     set.metadata = ObjectMeta {
         namespace: deployment.metadata.namespace.clone(),
         labels: template.metadata.as_ref().and_then(|metadata| metadata.labels.clone()),
-        owner_references: Some(vec![controlled_by(deployment)]),
+        owner_references: Some(vec![OwnerReference {
+            api_version: deployment.api_version.clone(),
+            ..controlled_by(deployment)
+        }]),
         annotations: Some(
             [
-                (REVISION.to_owned(), revision.to_string()),
-                (DESIRED_REPLICAS.to_owned(), wanted(spec).to_string()),
-                (MAX_REPLICAS.to_owned(), (wanted(spec) + max_surge(spec)).to_string()),
+                (contract.revision().to_owned(), revision.to_string()),
+                (desired.to_owned(), wanted(spec).to_string()),
+                (most.to_owned(), (wanted(spec) + max_surge(spec)).to_string()),
             ]
             .into(),
         ),
         ..set.metadata
     };
     set.spec = Some(MachineSetSpec {
+        cluster_name: spec.cluster_name.clone(),
         replicas: Some(0),
         min_ready_seconds: spec.min_ready_seconds,
         selector: Some(selector),
@@ -211,7 +219,7 @@ fn is_complete(deployment: &MachineDeployment, spec: &MachineDeploymentSpec) -> 
 }
 
 fn revision(set: &MachineSet) -> i64 {
-    let said = set.metadata.annotations.as_ref().and_then(|all| all.get(REVISION));
+    let said = set.metadata.annotations.as_ref().and_then(|all| all.get(Contract::of(&set.api_version).revision()));
     said.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 

@@ -3,7 +3,6 @@
 //! As in the original, Machines on their way out do not count: a set does not know of one that never goes.
 
 use drover_api::cluster_api::kubeadm_config::v1alpha2::{KubeadmConfig, KubeadmConfigTemplate};
-use drover_api::cluster_api::machine::annotations::DELETE_FIRST_V1ALPHA2;
 use drover_api::cluster_api::machine::v1alpha2::Machine;
 use drover_api::cluster_api::machine_set::v1alpha2::MachineSet;
 use drover_api::foreign::Reference;
@@ -12,9 +11,10 @@ use drover_api::wcp::wcp_machine_template::WCPMachineTemplate;
 use drover_clock::later;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::Steps;
+use super::contract::Contract;
 use crate::world::kubelet::{digest, hex};
 use crate::world::outcome::{Action, seconds_after};
 use crate::world::pods;
@@ -64,17 +64,19 @@ pub fn reconcile(scene: &Scene<'_>, now: Timestamp) -> Steps {
 
 /// Who goes first: whoever is marked for it, has failed, or is no Node yet.
 fn rank(machine: &Machine) -> u8 {
-    let is_marked = machine.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(DELETE_FIRST_V1ALPHA2));
+    let contract = Contract::of(&machine.api_version);
+    let told = machine.metadata.annotations.as_ref();
+    let is_marked = told.is_some_and(|all| all.contains_key(contract.delete_first()));
     let status = machine.status.clone().unwrap_or_default();
     match () {
         () if is_marked => 0,
-        () if status.error_reason.is_some() || status.error_message.is_some() => 1,
+        () if contract.has_failed(&status) => 1,
         () if status.node_ref.is_none() => 2,
         () => 3,
     }
 }
 
-/// A Machine of the template, with a config and an infrastructure of its own, which are called after their templates.
+/// A Machine of the template, with a config and an infrastructure of its own.
 fn made(
     set: &MachineSet,
     config: &KubeadmConfigTemplate,
@@ -83,7 +85,6 @@ fn made(
     now: Timestamp,
 ) -> [Action; 3] {
     let lot = hex(&digest(&[pods::uid(&set.metadata), &now.to_string(), &number.to_string()]));
-    let suffixed = |metadata: &ObjectMeta, from: usize| format!("{}-{}", pods::name(metadata), &lot[from..from + 5]);
     let template = set.spec.as_ref().and_then(|spec| spec.template.clone()).unwrap_or_default();
     let metadata = template.metadata.unwrap_or_default();
     let named = |name: String| ObjectMeta {
@@ -93,16 +94,21 @@ fn made(
         ..ObjectMeta::default()
     };
     let mut own_config = KubeadmConfig::named("");
-    own_config.metadata = named(suffixed(&config.metadata, 5));
+    let contract = Contract::of(&set.api_version);
+    own_config.api_version.clone_from(&config.api_version);
+    own_config.metadata = named(part(contract, set, &config.metadata, &lot, 5));
     own_config.spec = config.spec.as_ref().and_then(|spec| spec.template.as_ref()?.spec.clone());
     let mut own_infrastructure = WCPMachine::named("");
-    own_infrastructure.metadata = named(suffixed(&infrastructure.metadata, 10));
+    own_infrastructure.api_version.clone_from(&infrastructure.api_version);
+    own_infrastructure.metadata = named(part(contract, set, &infrastructure.metadata, &lot, 10));
     own_infrastructure.spec = infrastructure.spec.as_ref().and_then(|spec| spec.template.as_ref()?.spec.clone());
     let mut machine = Machine::named("");
+    machine.api_version.clone_from(&set.api_version);
+    let owner = OwnerReference { api_version: set.api_version.clone(), ..controlled_by(set) };
     machine.metadata = ObjectMeta {
         annotations: metadata.annotations.clone(),
-        owner_references: Some(vec![controlled_by(set)]),
-        ..named(suffixed(&set.metadata, 0))
+        owner_references: Some(vec![owner]),
+        ..named(suffixed(&set.metadata, &lot, 0))
     };
     let mut spec = template.spec.unwrap_or_default();
     let refer = |kind: &str, api_version: &str, metadata: &ObjectMeta| Reference {
@@ -118,6 +124,18 @@ fn made(
         Some(refer(&own_infrastructure.kind, &own_infrastructure.api_version, &own_infrastructure.metadata));
     machine.spec = Some(spec);
     [Action::create(&own_config), Action::create(&own_infrastructure), Action::create(&machine)]
+}
+
+fn suffixed(metadata: &ObjectMeta, lot: &str, from: usize) -> String {
+    format!("{}-{}", pods::name(metadata), &lot[from..from + 5])
+}
+
+/// What a part of a Machine is called: after its template, and since v1beta1 as the Machine is.
+fn part(contract: Contract, set: &MachineSet, template: &ObjectMeta, lot: &str, from: usize) -> String {
+    match contract {
+        Contract::V1alpha2 => suffixed(template, lot, from),
+        Contract::V1beta1 => suffixed(&set.metadata, lot, 0),
+    }
 }
 
 /// The set with its counts, and whether they can stay so without anything changing here: Nodes of the guest change elsewhere.

@@ -1,8 +1,8 @@
-//! Guest clusters of Cluster API v1alpha2: Machines, their bootstrap and infrastructure, and what their virtual machines do to the
-//! guest cluster when they come and go.
+//! Guest clusters of Cluster API v1alpha2 and v1beta1: Machines, their bootstrap and infrastructure, and what their virtual machines do
+//! to the guest cluster when they come and go.
 //!
-//! Models Cluster API 0.2.9, the kubeadm bootstrap provider 0.1 and the machines of vSphere with Kubernetes 7.0, as far as an
-//! update of a control plane can see them: a Machine gets its bootstrap data only while all four certificate Secrets are there,
+//! Models Cluster API 0.2.9, the kubeadm bootstrap provider 0.1 and the machines of vSphere with Kubernetes 7.0, and, for what is of
+//! v1beta1, Cluster API 1.9 with machines that belong to no KubeadmControlPlane (`contract`), as far as an update of a control plane can see them: a Machine gets its bootstrap data only while all four certificate Secrets are there,
 //! boots after a while, joins etcd as a learner before it votes, and is drained, with no limit, before it goes. The certificate
 //! Secrets belong to the KubeadmConfig that began the cluster, so the garbage collector takes them away with it, as it did. A guest
 //! cluster is an API server of its own; it answers while a member of etcd with an API server beside it is well, and etcd has its
@@ -14,6 +14,7 @@ pub mod etcd;
 mod beginning;
 mod bootstrap;
 mod cluster;
+mod contract;
 mod infrastructure;
 mod join;
 mod machine;
@@ -22,6 +23,7 @@ mod machine_set;
 mod seeds;
 #[cfg(test)]
 mod tests;
+mod virtual_machine;
 mod watch;
 mod watch_clusters;
 mod watch_workers;
@@ -29,6 +31,7 @@ mod workers;
 #[cfg(test)]
 mod workers_tests;
 
+pub use contract::Contract;
 pub use join::IMAGES;
 pub use seeds::{Guest, Settled, address, certificate_texts};
 pub use workers::image_name;
@@ -80,7 +83,9 @@ pub fn is_reachable(guest: &Direct) -> bool {
 /// Whether a part of the control plane is well on a node.
 fn is_well(guest: &Direct, component: &str, node: &str) -> bool {
     let pod = guest.get::<Pod>(Some(SYSTEM), &format!("{component}-{node}")).ok().flatten();
-    pod.is_some_and(|pod| pods::is_ready(&pod) && !pods::is_leaving(&pod))
+    let machine = guest.get::<Node>(None, node).ok().flatten();
+    let is_off = machine.as_ref().is_some_and(virtual_machine::is_switched_off);
+    !is_off && pod.is_some_and(|pod| pods::is_ready(&pod) && !pods::is_leaving(&pod))
 }
 
 fn is_mirror(pod: &Pod) -> bool {
@@ -91,10 +96,10 @@ fn is_of_control_plane(machine: &Machine) -> bool {
     machine.metadata.labels.as_ref().is_some_and(|all| all.contains_key(labels::CONTROL_PLANE))
 }
 
-/// Owned, but not controlled: as v1alpha2 does it.
-fn owned_by<K: Kind>(owner: &K) -> OwnerReference {
+/// Owned, but not controlled: as v1alpha2 does it. The version is the owner's own.
+fn owned_by<K: Kind>(owner: &K, api_version: &str) -> OwnerReference {
     OwnerReference {
-        api_version: K::api_version(&()).into_owned(),
+        api_version: api_version.to_owned(),
         kind: K::kind(&()).into_owned(),
         name: pods::name(owner.meta()).into(),
         uid: pods::uid(owner.meta()).into(),

@@ -4,19 +4,27 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use drover_api::cluster_api::cluster::conditions::CONTROL_PLANE_INITIALIZED;
+use drover_api::cluster_api::cluster::phases;
 use drover_api::cluster_api::machine::FINALIZER;
+use drover_api::cluster_api::machine::{self, MachineStatus};
 use drover_api::cluster_api::{labels, secrets};
+use drover_api::foreign::Reference;
+use drover_api::vm_operator::virtual_machine::{self, labels as vm_labels};
 use drover_api::wcp::wcp_machine;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 
 use super::cluster::kubeconfig;
+use super::contract::Contract;
 use super::etcd::{self, Members};
 use super::join::{IMAGES, Joining, kubeadm_config, kubelet_config_map, settled};
 use super::{CERTIFICATES, bootstrap};
 use crate::world::kubelet::{digest, hex};
 
+/// The numbers of workers begin here; those of machines of the control plane are smaller.
+pub(super) const WORKERS: usize = 100;
 /// Since when all of it is there.
 pub(super) const SINCE: &str = "2026-01-01T00:00:00Z";
 
@@ -34,6 +42,8 @@ pub struct Guest {
     pub told: BTreeMap<usize, BTreeMap<String, String>>,
     /// How many workers a MachineDeployment keeps; without, there is none.
     pub workers: Option<usize>,
+    /// The version of Cluster API that describes it.
+    pub contract: Contract,
     /// The version of what a TanzuKubernetesCluster calls a distribution, in full: its machines carry it, and are made of its image.
     pub distribution: Option<String>,
 }
@@ -148,21 +158,32 @@ impl Guest {
     }
 
     fn cluster(&self) -> Value {
-        json!({
-            "apiVersion": "cluster.x-k8s.io/v1alpha2", "kind": "Cluster",
-            "metadata": self.owned_metadata(&self.name, "Cluster"),
-            "spec": { "clusterNetwork": { "pods": { "cidrBlocks": ["192.168.0.0/16"] } } },
-            "status": {
+        let endpoint = json!({ "host": "192.0.2.1", "port": 6443 });
+        let mut spec = json!({ "clusterNetwork": { "pods": { "cidrBlocks": ["192.168.0.0/16"] } } });
+        let status = match self.contract {
+            Contract::V1alpha2 => json!({
                 "phase": "provisioned", "infrastructureReady": true, "controlPlaneInitialized": true,
-                "apiEndpoints": [{ "host": "192.0.2.1", "port": 6443 }],
-            },
+                "apiEndpoints": [endpoint],
+            }),
+            Contract::V1beta1 => {
+                spec["controlPlaneEndpoint"] = endpoint;
+                let said = |type_: &str| json!({ "type": type_, "status": "True", "lastTransitionTime": SINCE });
+                json!({
+                    "phase": phases::PROVISIONED, "infrastructureReady": true, "controlPlaneReady": true,
+                    "conditions": [said("Ready"), said(CONTROL_PLANE_INITIALIZED), said("InfrastructureReady")],
+                })
+            }
+        };
+        json!({
+            "apiVersion": self.contract.api_version(), "kind": "Cluster",
+            "metadata": self.owned_metadata(&self.name, "Cluster"), "spec": spec, "status": status,
         })
     }
 
     /// The certificates belong to the config that the cluster began with, as the original has it.
     fn secrets(&self) -> Vec<Value> {
         let owner = json!([{
-            "apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha2", "kind": "KubeadmConfig",
+            "apiVersion": self.contract.bootstrap_api_version(), "kind": "KubeadmConfig",
             "name": self.machine_name(1), "uid": self.uid("KubeadmConfig", 1),
         }]);
         let texts = certificate_texts();
@@ -171,7 +192,7 @@ impl Guest {
                 let mut metadata = self.metadata(&format!("{}{end}", self.name), end, 0);
                 metadata["ownerReferences"] = owner.clone();
                 json!({
-                    "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata,
+                    "apiVersion": "v1", "kind": "Secret", "type": self.contract.secret_type(), "metadata": metadata,
                     "data": { secrets::CERTIFICATE: STANDARD.encode(text), secrets::KEY: STANDARD.encode(key) },
                 })
             });
@@ -179,7 +200,7 @@ impl Guest {
         let mut metadata = self.metadata(&format!("{}{}", self.name, secrets::KUBECONFIG), "kubeconfig", 0);
         metadata["labels"] = json!({});
         let kubeconfig = json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata,
+            "apiVersion": "v1", "kind": "Secret", "type": self.contract.secret_type(), "metadata": metadata,
             "data": { secrets::VALUE: STANDARD.encode(kubeconfig(&self.namespace, &self.name)) },
         });
         certificates.chain([kubeconfig]).collect()
@@ -199,28 +220,29 @@ impl Guest {
         STANDARD.encode(bootstrap::cloud_init(&secrets))
     }
 
-    fn machine(&self, number: usize, name: &str) -> [Value; 3] {
+    fn machine(&self, number: usize, name: &str) -> Vec<Value> {
         let told = self.told.get(&number).cloned().unwrap_or_default();
         let owner = |kind: &str, api_version: &str, uid: String, name: &str| json!([{ "apiVersion": api_version, "kind": kind, "name": name, "uid": uid }]);
-        let of_machine = owner("Machine", "cluster.x-k8s.io/v1alpha2", self.uid("Machine", number), name);
+        let of_machine = owner("Machine", &self.contract.api_version(), self.uid("Machine", number), name);
         let mut metadata = self.metadata(name, "Machine", number);
-        metadata["labels"][labels::CONTROL_PLANE] = json!("true");
+        metadata["labels"][labels::CONTROL_PLANE] = json!(self.contract.role());
         metadata["annotations"] = json!(told);
         metadata["finalizers"] = json!([FINALIZER]);
-        metadata["ownerReferences"] = owner("Cluster", "cluster.x-k8s.io/v1alpha2", self.uid("Cluster", 0), &self.name);
-        let data = self.bootstrap_data();
+        metadata["ownerReferences"] =
+            owner("Cluster", &self.contract.api_version(), self.uid("Cluster", 0), &self.name);
+        let booted = self.booted(name, number, &self.bootstrap_data());
         let reference = |api_version: &str, kind: &str| json!({ "apiVersion": api_version, "kind": kind, "name": name, "namespace": self.namespace });
+        let mut bootstrap = json!({ "configRef": reference(&self.contract.bootstrap_api_version(), "KubeadmConfig") });
+        json_patch::merge(&mut bootstrap, &booted.of_machine);
+        let mut spec = json!({
+            "version": self.contract.kubernetes(&self.version), "providerID": self.provider_id(number),
+            "bootstrap": bootstrap,
+            "infrastructureRef": reference("infrastructure.cluster.vmware.com/v1alpha2", "WCPMachine"),
+        });
+        self.name_cluster(&mut spec);
         let machine = json!({
-            "apiVersion": "cluster.x-k8s.io/v1alpha2", "kind": "Machine", "metadata": metadata,
-            "spec": {
-                "version": self.version, "providerID": self.provider_id(number),
-                "bootstrap": { "configRef": reference("bootstrap.cluster.x-k8s.io/v1alpha2", "KubeadmConfig"), "data": data },
-                "infrastructureRef": reference("infrastructure.cluster.vmware.com/v1alpha2", "WCPMachine"),
-            },
-            "status": {
-                "phase": "running", "bootstrapReady": true, "infrastructureReady": true,
-                "nodeRef": { "kind": "Node", "name": name },
-            },
+            "apiVersion": self.contract.api_version(), "kind": "Machine", "metadata": metadata, "spec": spec,
+            "status": self.running(name),
         });
         let mut metadata = self.metadata(name, "KubeadmConfig", number);
         metadata["ownerReferences"] = of_machine.clone();
@@ -236,8 +258,8 @@ impl Guest {
             }}),
         };
         let config = json!({
-            "apiVersion": "bootstrap.cluster.x-k8s.io/v1alpha2", "kind": "KubeadmConfig", "metadata": metadata, "spec": spec,
-            "status": { "ready": true, "bootstrapData": data },
+            "apiVersion": self.contract.bootstrap_api_version(), "kind": "KubeadmConfig", "metadata": metadata,
+            "spec": spec, "status": booted.of_config,
         });
         let mut metadata = self.metadata(name, "WCPMachine", number);
         metadata["ownerReferences"] = of_machine;
@@ -250,6 +272,87 @@ impl Guest {
             "spec": spec,
             "status": { "ready": true, "vmstatus": "ready", "joined": true, "since": SINCE },
         });
-        [machine, config, infrastructure]
+        let vm = self.virtual_machine(name, name, number);
+        [machine, config, infrastructure, vm].into_iter().chain(booted.secret).collect()
     }
+
+    /// Since v1beta1 the spec says which cluster it is of.
+    pub(super) fn name_cluster(&self, spec: &mut Value) {
+        if self.contract == Contract::V1beta1 {
+            spec["clusterName"] = json!(self.name);
+        }
+    }
+
+    /// The status of a Machine that is a Node.
+    pub(super) fn running(&self, node: &str) -> Value {
+        let status = MachineStatus {
+            phase: Some(self.contract.phase(machine::phases::RUNNING)),
+            bootstrap_ready: Some(true),
+            infrastructure_ready: Some(true),
+            node_ref: Some(Reference {
+                kind: Some("Node".to_owned()),
+                name: Some(node.to_owned()),
+                ..Reference::default()
+            }),
+            ..MachineStatus::default()
+        };
+        let (mut status, since) = (status, SINCE.parse().unwrap_or_default());
+        self.contract.describe(&mut status, since);
+        json!(status)
+    }
+
+    /// Where what a machine was booted with is kept; its config is called `config`.
+    pub(super) fn booted(&self, config: &str, number: usize, data: &str) -> Booted {
+        match self.contract {
+            Contract::V1alpha2 => Booted {
+                of_machine: json!({ "data": data }),
+                of_config: json!({ "ready": true, "bootstrapData": data }),
+                secret: None,
+            },
+            Contract::V1beta1 => {
+                let mut metadata = self.metadata(config, "data", number);
+                metadata["ownerReferences"] = json!([{
+                    "apiVersion": self.contract.bootstrap_api_version(), "kind": "KubeadmConfig", "name": config,
+                    "uid": self.uid("KubeadmConfig", number), "controller": true,
+                }]);
+                Booted {
+                    of_machine: json!({ "dataSecretName": config }),
+                    of_config: json!({ "ready": true, "dataSecretName": config }),
+                    secret: Some(json!({
+                        "apiVersion": "v1", "kind": "Secret", "type": secrets::TYPE, "metadata": metadata,
+                        "data": { secrets::VALUE: data },
+                    })),
+                }
+            }
+        }
+    }
+
+    /// What a machine runs on: it has the name of the Machine, and belongs to its infrastructure.
+    pub(super) fn virtual_machine(&self, machine: &str, infrastructure: &str, number: usize) -> Value {
+        let mut metadata = self.metadata(machine, "VirtualMachine", number);
+        let is_worker = number >= WORKERS;
+        let role = if is_worker { vm_labels::NODE } else { vm_labels::CONTROL_PLANE };
+        metadata["labels"] = json!({ vm_labels::CLUSTER: self.name, vm_labels::ROLE: role });
+        metadata["finalizers"] = json!([virtual_machine::FINALIZER]);
+        metadata["ownerReferences"] = json!([{
+            "apiVersion": "infrastructure.cluster.vmware.com/v1alpha2", "kind": "WCPMachine", "name": infrastructure,
+            "uid": self.uid("WCPMachine", number),
+        }]);
+        let mut spec = self.infrastructure();
+        spec["powerState"] = json!(virtual_machine::power::ON);
+        json!({
+            "apiVersion": "vmoperator.vmware.com/v1alpha1", "kind": "VirtualMachine", "metadata": metadata, "spec": spec,
+            "status": {
+                "phase": virtual_machine::phases::CREATED, "powerState": virtual_machine::power::ON,
+                "vmIp": "192.0.2.10", "biosUUID": self.uid("VirtualMachine", number),
+            },
+        })
+    }
+}
+
+/// What is said of data that a machine was booted with, and where it is if it is apart.
+pub(super) struct Booted {
+    pub of_machine: Value,
+    pub of_config: Value,
+    pub secret: Option<Value>,
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use drover_api::cluster_api::kubeadm_config::v1alpha2::KubeadmConfig;
 use drover_api::cluster_api::machine::v1alpha2::Machine;
+use drover_api::vm_operator::virtual_machine::{VirtualMachine, labels, power};
 use drover_api::vm_operator::virtual_machine_class::VirtualMachineClass;
 use drover_api::wcp::wcp_machine::WCPMachine;
 use drover_clock::Clock;
@@ -13,9 +14,10 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::{Value, json};
 
 use super::etcd::Members;
-use super::{Guest, is_reachable};
+use super::{Contract, Guest, is_reachable};
 use crate::apiserver::{ApiServer, Direct, Options};
-use crate::world::{Part, World, WorldOptions, definitions};
+use crate::world::outcome::Action;
+use crate::world::{Part, World, WorldOptions, act, definitions};
 
 struct Both {
     clock: Clock,
@@ -33,6 +35,10 @@ fn list(items: Vec<Value>) -> Value {
 }
 
 async fn cluster_of(machines: usize) -> Both {
+    cluster_by(Contract::V1alpha2, machines).await
+}
+
+async fn cluster_by(contract: Contract, machines: usize) -> Both {
     let clock = Clock::virtual_from("2026-01-01T12:00:00Z".parse().unwrap());
     let (management, guest) = (server(clock, 1), server(clock, 2));
     let lines = Guest {
@@ -42,10 +48,11 @@ async fn cluster_of(machines: usize) -> Both {
         version: "1.15.5".into(),
         told: BTreeMap::new(),
         workers: None,
+        contract,
         distribution: None,
     };
     let settled = lines.settled(clock.now());
-    management.load(&list(definitions::guest().into_iter().chain(settled.management).collect())).unwrap();
+    management.load(&list(definitions::guest(contract).into_iter().chain(settled.management).collect())).unwrap();
     guest.load(&list(settled.guest)).unwrap();
     let mut options = WorldOptions::default().with(Part::GUESTS);
     options.guests.insert(("default".into(), "my-tkc".into()), guest.clone());
@@ -66,18 +73,23 @@ impl Both {
         self.clock.sleep(Duration::from_secs(seconds)).await;
     }
 
+    /// Whatever version the objects are of.
+    fn does(&self, action: &Action) {
+        act::perform(&self.management, action, self.clock.now()).unwrap();
+    }
+
     /// The same machine under another name.
     fn copy(&self, name: &str) {
         let old = self.names[0].as_str();
         let mut config: KubeadmConfig = self.management.get(Some("default"), old).unwrap().unwrap();
         config.metadata = renamed(&config.metadata, name);
         config.status = None;
-        self.management.create(&config).unwrap();
+        self.does(&Action::create(&config));
         let mut infrastructure: WCPMachine = self.management.get(Some("default"), old).unwrap().unwrap();
         infrastructure.metadata = renamed(&infrastructure.metadata, name);
         infrastructure.spec.as_mut().unwrap().provider_id = None;
         infrastructure.status = None;
-        self.management.create(&infrastructure).unwrap();
+        self.does(&Action::create(&infrastructure));
         let mut machine: Machine = self.management.get(Some("default"), old).unwrap().unwrap();
         machine.metadata = renamed(&machine.metadata, name);
         machine.status = None;
@@ -85,9 +97,9 @@ impl Both {
         spec.provider_id = None;
         spec.infrastructure_ref.as_mut().unwrap().name = Some(name.into());
         let bootstrap = spec.bootstrap.as_mut().unwrap();
-        bootstrap.data = None;
+        (bootstrap.data, bootstrap.data_secret_name) = (None, None);
         bootstrap.config_ref.as_mut().unwrap().name = Some(name.into());
-        self.management.create(&machine).unwrap();
+        self.does(&Action::create(&machine));
     }
 
     fn machine(&self, name: &str) -> Option<Machine> {
@@ -196,4 +208,99 @@ async fn a_machine_whose_class_is_not_there_or_that_exceeds_a_quota_is_never_mad
     let quota = json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "vms", "namespace": "default" }, "spec": { "hard": hard } });
     let said = why_not(&cluster_of(1).await, quota).await;
     assert!(said.starts_with("exceeded quota: vms, requested: "), "{said}");
+}
+
+fn virtual_machine(both: &Both, name: &str) -> Option<VirtualMachine> {
+    both.management.get(Some("default"), name).unwrap()
+}
+
+fn switch(both: &Both, name: &str, state: &str) {
+    let mut vm = virtual_machine(both, name).unwrap();
+    vm.spec.as_mut().unwrap().power_state = Some(state.to_owned());
+    both.management.update(&vm).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_runs_on_a_virtual_machine_of_its_name_which_goes_with_it() {
+    let both = cluster_of(3).await;
+    both.copy("new");
+    both.passes(30).await;
+    let vm = virtual_machine(&both, "new").unwrap();
+    assert_eq!(vm.metadata.labels.unwrap()[labels::ROLE], labels::CONTROL_PLANE);
+    assert_eq!(vm.status.unwrap().power_state.as_deref(), Some(power::OFF), "it is still created");
+    both.passes(60).await;
+    let status = virtual_machine(&both, "new").unwrap().status.unwrap();
+    assert_eq!((status.power_state.as_deref(), status.vm_ip.is_some()), (Some(power::ON), true));
+
+    both.management.delete::<Machine>(Some("default"), &both.names[2], None).unwrap();
+    both.passes(120).await;
+    assert_eq!(virtual_machine(&both, &both.names[2]), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_answers_on_a_virtual_machine_that_is_switched_off_until_it_is_switched_on() {
+    let both = cluster_of(3).await;
+    let well = || {
+        let members = Members::read(&both.guest);
+        members.0.iter().filter(|member| Members::is_well(&both.guest, member)).count()
+    };
+    switch(&both, &both.names[0], power::OFF);
+    both.passes(5).await;
+    assert_eq!(well(), 2);
+    assert!(is_reachable(&both.guest), "two of three members are enough");
+    assert!(!Members::read(&both.guest).0[0].leader, "another one leads");
+    switch(&both, &both.names[1], power::OFF);
+    both.passes(5).await;
+    assert!(!is_reachable(&both.guest));
+
+    switch(&both, &both.names[0], power::ON);
+    switch(&both, &both.names[1], power::ON);
+    both.passes(60).await;
+    assert_eq!((well(), is_reachable(&both.guest)), (3, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_virtual_machine_somebody_deletes_has_failed() {
+    let both = cluster_of(3).await;
+    both.management.delete::<VirtualMachine>(Some("default"), &both.names[0], None).unwrap();
+    both.passes(30).await;
+    assert_eq!(virtual_machine(&both, &both.names[0]), None);
+    let status = both.machine(&both.names[0]).unwrap().status.unwrap();
+    assert_eq!(status.phase.as_deref(), Some("failed"));
+    assert!(status.error_message.unwrap().contains("is not there any more"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_of_v1beta1_boots_with_a_secret_tells_by_conditions_and_waits_for_hooks_when_it_goes() {
+    let both = cluster_by(Contract::V1beta1, 3).await;
+    both.copy("new");
+    both.passes(100).await;
+    let machine = both.machine("new").unwrap();
+    let (spec, status) = (machine.spec.clone().unwrap(), machine.status.clone().unwrap());
+    assert_eq!((machine.api_version.as_str(), status.phase.as_deref()), ("cluster.x-k8s.io/v1beta1", Some("Running")));
+    let bootstrap = spec.bootstrap.unwrap();
+    assert_eq!((bootstrap.data, bootstrap.data_secret_name.as_deref()), (None, Some("new")));
+    let data: Secret = both.management.get(Some("default"), "new").unwrap().unwrap();
+    assert_eq!(data.type_.as_deref(), Some("cluster.x-k8s.io/secret"));
+    let ready = |status: &drover_api::cluster_api::machine::MachineStatus, type_: &str| {
+        let condition = drover_api::foreign::condition(status.conditions.as_ref(), type_).cloned();
+        condition.map(|condition| condition.status)
+    };
+    assert_eq!(ready(&status, "InfrastructureReady").as_deref(), Some("True"));
+    assert_eq!(both.voters(), 4);
+
+    let hook = "pre-terminate.delete.hook.machine.cluster.x-k8s.io/cleanup";
+    let mut held = machine;
+    held.metadata.annotations.get_or_insert_default().insert(hook.to_owned(), "somebody".to_owned());
+    both.does(&Action::update(&held));
+    both.does(&Action::delete(&held));
+    both.passes(120).await;
+    let mut held = both.machine("new").expect("a hook holds it");
+    assert_eq!(ready(held.status.as_ref().unwrap(), "PreTerminateDeleteHookSucceeded").as_deref(), Some("False"));
+    assert_eq!(both.guest.get::<Node>(None, "new").unwrap(), None, "it was drained before");
+    held.metadata.annotations.as_mut().unwrap().remove(hook);
+    both.does(&Action::update(&held));
+    both.passes(60).await;
+    assert_eq!(both.machine("new"), None);
+    assert_eq!(both.management.get::<Secret>(Some("default"), "new").unwrap(), None, "what it booted with goes along");
 }

@@ -7,6 +7,7 @@ use drover_api::cluster_api::kubeadm_config::LOCK_SUFFIX;
 use drover_api::cluster_api::kubeadm_config::v1alpha2::KubeadmConfig;
 use drover_api::cluster_api::labels;
 use drover_api::cluster_api::machine::v1alpha2::Machine;
+use drover_api::vm_operator::virtual_machine::VirtualMachine;
 use drover_api::vm_operator::virtual_machine_class::VirtualMachineClass;
 use drover_api::vm_operator::virtual_machine_image::VirtualMachineImage;
 use drover_api::wcp::wcp_machine::WCPMachine;
@@ -18,10 +19,10 @@ use serde_json::json;
 
 use super::infrastructure::{self, Course};
 use super::join::{Joining, join};
-use super::{CERTIFICATES, Steps, bootstrap, is_of_control_plane, is_reachable, machine};
+use super::{CERTIFICATES, Steps, bootstrap, is_of_control_plane, is_reachable, machine, virtual_machine};
 use crate::apiserver::{Answer, Direct};
 use crate::world::agenda::{Key, Look};
-use crate::world::annotations::{AWAY, WORKLOAD_API};
+use crate::world::annotations::{AWAY, SILENT, WORKLOAD_API};
 use crate::world::look::Wake;
 use crate::world::outcome::Action;
 use crate::world::{Part, World, act, pods};
@@ -50,6 +51,12 @@ impl World {
             self.soon(Look::Bootstrap(key.clone()));
             self.soon(Look::Infrastructure(key.clone()));
             self.notice_relatives(plural, key);
+        }
+        if (group, plural) == ("vmoperator.vmware.com", "virtualmachines") && self.has(INFRASTRUCTURE) {
+            let machine = self.direct(INFRASTRUCTURE).get::<Machine>(Some(&key.0), &key.1).ok().flatten();
+            if let Some(machine) = machine {
+                self.soon(Look::Infrastructure((key.0.clone(), parts_of(&machine).1)));
+            }
         }
         if group == "cluster.x-k8s.io" && self.has(MACHINES) {
             self.notice_workers(plural, key);
@@ -162,18 +169,41 @@ impl World {
         let image = own.spec.as_ref().and_then(|spec| spec.image_name.clone()).unwrap_or_default();
         let image = self.read_for::<VirtualMachineImage>(INFRASTRUCTURE, "", &image)?;
         let lacks = self.lacking(&own)?;
-        let scene = infrastructure::Scene { machine: machine.as_ref(), image: image.as_ref(), lacks };
+        let name = owner.as_ref().unwrap_or(&key.1);
+        let vm = self.read_for::<VirtualMachine>(INFRASTRUCTURE, &key.0, name)?;
+        let scene = infrastructure::Scene {
+            machine: machine.as_ref(),
+            image: image.as_ref(),
+            virtual_machine: vm.as_ref(),
+            lacks,
+        };
+        let node = guest.as_ref().map(|guest| guest.get::<Node>(None, name)).transpose()?.flatten();
+        let switched = |is_on: bool| node.as_ref().and_then(|node| virtual_machine::switched(node, is_on, now));
         let steps = match infrastructure::reconcile(&own, &scene, now) {
             Course::Steps(steps) => steps,
+            Course::Lost => Steps {
+                own: infrastructure::lost(&own).into_iter().chain(vm.iter().map(virtual_machine::released)).collect(),
+                guest: switched(false).into_iter().collect(),
+                wake: None,
+            },
             Course::Off => {
-                let stopped = guest
-                    .as_ref()
-                    .map(|guest| switched_off(guest, owner.as_ref().unwrap_or(&key.1)))
-                    .transpose()?
-                    .unwrap_or_default();
-                Steps { own: vec![infrastructure::released(&own)], guest: stopped, wake: None }
+                let stopped = guest.as_ref().map(|guest| switched_off(guest, name)).transpose()?.unwrap_or_default();
+                let released = vm.iter().map(virtual_machine::released).chain([infrastructure::released(&own)]);
+                Steps { own: released.collect(), guest: stopped, wake: None }
             }
-            Course::Runs(since) => self.boot(&own, machine.as_ref(), guest.as_ref(), since, now),
+            Course::Runs(since) => {
+                let is_on = vm.as_ref().is_some_and(virtual_machine::is_on);
+                let mut told: Vec<Action> = infrastructure::powered(&own, is_on).into_iter().collect();
+                told.extend(vm.as_ref().and_then(|vm| virtual_machine::described(vm, true)));
+                match (told.is_empty(), switched(is_on)) {
+                    (true, None) if is_on => self.boot(&own, machine.as_ref(), guest.as_ref(), since, now),
+                    (_, switched) => {
+                        // What is changed in the guest alone is noticed by nobody here.
+                        let wake = is_on.then_some(now).filter(|_| switched.is_some());
+                        Steps { own: told, guest: switched.into_iter().collect(), wake }
+                    }
+                }
+            }
         };
         self.take_steps(INFRASTRUCTURE, guest.as_ref(), steps, now)
     }
@@ -280,7 +310,7 @@ impl World {
         let Some(server) = self.options.guests.get(&key).filter(|_| self.has(part)) else { return Ok(None) };
         let object = self.read_for::<Cluster>(part, namespace, cluster)?;
         let told = object.and_then(|object| object.metadata.annotations?.remove(WORKLOAD_API));
-        let is_cut_off = part == MACHINES && told.as_deref() == Some(AWAY);
+        let is_cut_off = part == MACHINES && matches!(told.as_deref(), Some(AWAY | SILENT));
         Ok((!is_cut_off).then(|| server.direct(part.actor())))
     }
 }

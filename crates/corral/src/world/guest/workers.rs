@@ -2,9 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use drover_api::cluster_api::labels;
 use drover_api::cluster_api::machine::FINALIZER;
-use drover_api::cluster_api::machine_deployment::{MachineTemplate, annotations};
-use drover_api::cluster_api::{BOOTSTRAP_GROUP, GROUP, labels};
+use drover_api::cluster_api::machine_deployment::MachineTemplate;
 use drover_api::tanzu::DISTRIBUTION_LABEL;
 use drover_api::wcp::{self, wcp_machine};
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::join::{Joining, settled};
 use super::machine_deployment::hash;
-use super::seeds::{Guest, SINCE, Settled};
+use super::seeds::{Guest, SINCE, Settled, WORKERS};
 use super::{bootstrap, watch};
 use crate::world::kubelet::{digest, hex};
 
@@ -68,18 +68,18 @@ impl Guest {
             "spec": { "template": { "spec": self.infrastructure() } },
         }));
         settled.management.push(json!({
-            "apiVersion": bootstrap_version(), "kind": "KubeadmConfigTemplate",
+            "apiVersion": self.contract.bootstrap_api_version(), "kind": "KubeadmConfigTemplate",
             "metadata": self.owned_metadata(&config, "KubeadmConfigTemplate"), "spec": { "template": { "spec": self.join() } },
         }));
+        let mut spec = json!({
+            "replicas": replicas, "selector": selector(false), "template": template, "minReadySeconds": 0,
+            "revisionHistoryLimit": 1, "progressDeadlineSeconds": 600,
+            "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } },
+        });
+        self.name_cluster(&mut spec);
         settled.management.push(json!({
-            "apiVersion": version(), "kind": "MachineDeployment",
-            "metadata": self.owned_metadata(&deployment, "MachineDeployment"),
-            "spec": {
-                "replicas": replicas, "selector": selector(false), "template": template, "minReadySeconds": 0,
-                "revisionHistoryLimit": 1, "progressDeadlineSeconds": 600,
-                "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 } },
-            },
-            "status": counts,
+            "apiVersion": self.contract.api_version(), "kind": "MachineDeployment",
+            "metadata": self.owned_metadata(&deployment, "MachineDeployment"), "spec": spec, "status": counts,
         }));
         let mut of_set = template;
         of_set["metadata"]["labels"][labels::TEMPLATE_HASH] = json!(hash);
@@ -87,10 +87,12 @@ impl Guest {
         metadata["labels"] = of_set["metadata"]["labels"].clone();
         metadata["ownerReferences"] =
             json!([self.controller("MachineDeployment", &deployment, &self.uid("MachineDeployment", 0))]);
-        metadata["annotations"] = json!({ annotations::REVISION: "1" });
+        metadata["annotations"] = json!({ self.contract.revision(): "1" });
+        let mut spec =
+            json!({ "replicas": replicas, "minReadySeconds": 0, "selector": selector(true), "template": of_set });
+        self.name_cluster(&mut spec);
         settled.management.push(json!({
-            "apiVersion": version(), "kind": "MachineSet", "metadata": metadata,
-            "spec": { "replicas": replicas, "minReadySeconds": 0, "selector": selector(true), "template": of_set },
+            "apiVersion": self.contract.api_version(), "kind": "MachineSet", "metadata": metadata, "spec": spec,
             "status": counts,
         }));
         for number in 1..=replicas {
@@ -99,12 +101,12 @@ impl Guest {
     }
 
     fn worker_template(&self, deployment: &str, infrastructure: &str, config: &str) -> Value {
-        json!({
+        let mut template = json!({
             "metadata": { "labels": { labels::CLUSTER_NAME: self.name, "machineDeployment": deployment } },
             "spec": {
-                "version": self.version,
+                "version": self.contract.kubernetes(&self.version),
                 "bootstrap": { "configRef": {
-                    "apiVersion": bootstrap_version(), "kind": "KubeadmConfigTemplate", "name": config,
+                    "apiVersion": self.contract.bootstrap_api_version(), "kind": "KubeadmConfigTemplate", "name": config,
                     "namespace": self.namespace,
                 }},
                 "infrastructureRef": {
@@ -112,7 +114,9 @@ impl Guest {
                     "namespace": self.namespace,
                 },
             },
-        })
+        });
+        self.name_cluster(&mut template["spec"]);
+        template
     }
 
     fn join(&self) -> Value {
@@ -121,7 +125,7 @@ impl Guest {
 
     fn controller(&self, kind: &str, name: &str, uid: &str) -> Value {
         json!({
-            "apiVersion": version(), "kind": kind, "name": name, "uid": uid, "controller": true,
+            "apiVersion": self.contract.api_version(), "kind": kind, "name": name, "uid": uid, "controller": true,
             "blockOwnerDeletion": true,
         })
     }
@@ -137,10 +141,9 @@ impl Guest {
                 format!("{of_config}-{}", suffixes[2]),
             ]
         };
-        // The numbers of machines of the control plane are smaller.
-        let id = 100 + number;
+        let id = WORKERS + number;
         let provider_id = format!("vsphere://{}", self.uid("WCPMachine", id));
-        let data = STANDARD.encode(bootstrap::worker_cloud_init());
+        let booted = self.booted(&config, id, &STANDARD.encode(bootstrap::worker_cloud_init()));
         let labels = template["metadata"]["labels"].clone();
         let dressed = |name: &str, kind: &str, owner: Value| {
             let mut metadata = self.metadata(name, kind, id);
@@ -149,30 +152,29 @@ impl Guest {
             metadata
         };
         let of_machine = json!({
-            "apiVersion": version(), "kind": "Machine", "name": name, "uid": self.uid("Machine", id),
+            "apiVersion": self.contract.api_version(), "kind": "Machine", "name": name, "uid": self.uid("Machine", id),
         });
         let mut metadata =
             dressed(&name, "Machine", self.controller("MachineSet", names[0], &self.uid("MachineSet", 0)));
         metadata["finalizers"] = json!([FINALIZER]);
         let mut spec = template["spec"].clone();
         spec["providerID"] = json!(provider_id);
-        spec["bootstrap"]["data"] = json!(data);
+        json_patch::merge(&mut spec["bootstrap"], &booted.of_machine);
         spec["bootstrap"]["configRef"]["kind"] = json!("KubeadmConfig");
         spec["bootstrap"]["configRef"]["name"] = json!(config);
         spec["infrastructureRef"]["kind"] = json!("WCPMachine");
         spec["infrastructureRef"]["name"] = json!(infrastructure);
         settled_now.management.push(json!({
-            "apiVersion": version(), "kind": "Machine", "metadata": metadata, "spec": spec,
-            "status": {
-                "phase": "running", "bootstrapReady": true, "infrastructureReady": true,
-                "nodeRef": { "kind": "Node", "name": name },
-            },
+            "apiVersion": self.contract.api_version(), "kind": "Machine", "metadata": metadata, "spec": spec,
+            "status": self.running(&name),
         }));
         settled_now.management.push(json!({
-            "apiVersion": bootstrap_version(), "kind": "KubeadmConfig",
+            "apiVersion": self.contract.bootstrap_api_version(), "kind": "KubeadmConfig",
             "metadata": dressed(&config, "KubeadmConfig", of_machine.clone()), "spec": self.join(),
-            "status": { "ready": true, "bootstrapData": data },
+            "status": booted.of_config,
         }));
+        settled_now.management.extend(booted.secret);
+        settled_now.management.push(self.virtual_machine(&name, &infrastructure, id));
         let mut metadata = dressed(&infrastructure, "WCPMachine", of_machine);
         metadata["finalizers"] = json!([wcp_machine::FINALIZER]);
         let mut own = self.infrastructure();
@@ -191,14 +193,6 @@ impl Guest {
             since: now,
         }));
     }
-}
-
-fn version() -> String {
-    format!("{GROUP}/v1alpha2")
-}
-
-fn bootstrap_version() -> String {
-    format!("{BOOTSTRAP_GROUP}/v1alpha2")
 }
 
 fn wcp_version() -> String {

@@ -14,7 +14,7 @@ use drover_clock::Clock;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
-use super::Guest;
+use super::{Contract, Guest};
 use crate::apiserver::{ApiServer, Direct, Options};
 use crate::world::annotations::PROVISIONING_FAILS;
 use crate::world::{Part, World, WorldOptions, definitions};
@@ -37,11 +37,14 @@ async fn two_workers() -> Both {
         version: "1.15.5".into(),
         told: BTreeMap::new(),
         workers: Some(2),
+        contract: Contract::V1alpha2,
         distribution: Some("v1.15.5+vmware.1-guest.1".into()),
     };
     let settled = lines.settled(clock.now());
     let list = |items| json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": items });
-    management.load(&list(definitions::guest().into_iter().chain(settled.management).collect::<Vec<_>>())).unwrap();
+    management
+        .load(&list(definitions::guest(Contract::V1alpha2).into_iter().chain(settled.management).collect::<Vec<_>>()))
+        .unwrap();
     guest.load(&list(settled.guest)).unwrap();
     let mut options = WorldOptions::default().with(Part::GUESTS);
     options.guests.insert(("default".into(), "my-tkc".into()), guest.clone());

@@ -73,6 +73,10 @@ pub struct Machine {
     pub reboot: Option<Lasts>,
     pub reboot_again: Option<Duration>,
     pub keeps_version: bool,
+    /// Its kubelet is restarted when another version is installed.
+    pub restarts: bool,
+    /// What is installed and does not run.
+    pub installed: Option<String>,
     /// Its disk is simulated.
     pub has_disk: bool,
     pub disk_pressure: bool,
@@ -98,6 +102,8 @@ impl Machine {
             reboot: annotations::lasts_for_all(annotations, annotations::REBOOT),
             reboot_again: said(annotations::REBOOT_AGAIN).and_then(annotations::duration),
             keeps_version: said(KEEPS_VERSION) == Some("true"),
+            restarts: said(annotations::KUBELET_RESTART) != Some(annotations::NEVER),
+            installed: said(annotations::INSTALLED_VERSION).map(Into::into),
             has_disk: said(annotations::DISK).is_some(),
             disk_pressure: conditions::is_true(node, conditions::DISK_PRESSURE),
             lasts: annotations::lasts(annotations, JOB_DURATION, ""),

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use super::conditions::{self, READY};
 use super::upgrade::Upgraded;
 use super::{Machine, uuid};
-use crate::world::annotations::{DOWN_UNTIL, Lasts, MISSING_IMAGES, NEVER, REBOOT_AGAIN};
+use crate::world::annotations::{DOWN_UNTIL, INSTALLED_VERSION, Lasts, MISSING_IMAGES, NEVER, REBOOT_AGAIN};
 use crate::world::events::Note;
 use crate::world::outcome::{Action, Outcome, sooner};
 
@@ -30,6 +30,9 @@ pub fn post_status(node: &Node, default_version: &str, now: Timestamp) -> Outcom
     }
     if let Some(labelled) = with_labels(node, &machine) {
         return Outcome::act(vec![Action::UpdateNode(Box::new(labelled))]);
+    }
+    if let Some(restarted) = restarted(node, &machine, now) {
+        return Outcome::act(vec![Action::NodeStatus(Box::new(restarted))]);
     }
     let second = second_reboot(&machine, now);
     if let Some((_, until)) = second.filter(|(from, _)| *from <= now) {
@@ -73,6 +76,21 @@ fn second_reboot(machine: &Machine, now: Timestamp) -> Option<(Timestamp, Timest
     Some((from, later(from, lasts)))
 }
 
+/// The Node once its kubelet runs what was installed before: somebody has restarted it, or the machine is on its way through a boot.
+fn restarted(node: &Node, machine: &Machine, now: Timestamp) -> Option<Node> {
+    let version = machine.installed.clone().filter(|_| machine.restarts || machine.away_until(now).is_some())?;
+    let mut node = node.clone();
+    run(&mut node, version);
+    Some(node)
+}
+
+fn run(node: &mut Node, version: String) {
+    node.metadata.annotations.get_or_insert_default().remove(INSTALLED_VERSION);
+    let system = node.status.get_or_insert_default().node_info.get_or_insert_default();
+    system.kubelet_version = version;
+    system.kube_proxy_version.clear();
+}
+
 fn gone_again(node: &Node, until: Timestamp) -> Node {
     let mut node = node.clone();
     let annotations = node.metadata.annotations.get_or_insert_default();
@@ -85,19 +103,22 @@ fn gone_again(node: &Node, until: Timestamp) -> Node {
 pub fn upgraded(node: &Node, upgraded: &Upgraded, now: Timestamp) -> Node {
     let mut node = node.clone();
     let machine = Machine::of(&node);
-    let status = node.status.get_or_insert_default();
-    let system = status.node_info.get_or_insert_default();
     if machine.as_ref().is_none_or(|machine| !machine.keeps_version) {
-        if let Some(version) = &upgraded.kubelet_version {
-            system.kubelet_version.clone_from(version);
-            system.kube_proxy_version.clear();
+        let restarts = machine.as_ref().is_none_or(|machine| machine.restarts) || upgraded.down_until.is_some();
+        match upgraded.kubelet_version.clone() {
+            Some(version) if restarts => run(&mut node, version),
+            Some(version) => {
+                node.metadata.annotations.get_or_insert_default().insert(INSTALLED_VERSION.into(), version);
+            }
+            None => {}
         }
         if let Some(image) = &upgraded.os_image {
-            system.os_image.clone_from(image);
+            node.status.get_or_insert_default().node_info.get_or_insert_default().os_image.clone_from(image);
         }
     }
     if let Some(moment) = upgraded.down_until {
         if machine.is_none_or(|machine| !machine.silent) {
+            let status = node.status.get_or_insert_default();
             conditions::set(status, READY, false, "KubeletNotReady", SHUTTING_DOWN, now);
         }
         let until = if moment == Timestamp::MAX { NEVER.into() } else { moment.to_string() };
@@ -175,7 +196,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::world::annotations::{KEEPS_VERSION, KUBELET, SHUTDOWN, SILENT, SIMULATED};
+    use crate::world::annotations::{KEEPS_VERSION, KUBELET, KUBELET_RESTART, SHUTDOWN, SILENT, SIMULATED};
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_767_268_800 + seconds).unwrap()
@@ -285,6 +306,26 @@ mod tests {
         let (before, _) = settled(stubborn, at(0));
 
         assert_eq!(system(&upgraded(&before, &to("v1.34.4", None), at(10))).kubelet_version, "v1.33.5");
+    }
+
+    #[test]
+    fn a_kubelet_that_nobody_restarts_runs_its_old_version_until_somebody_does_or_the_machine_boots() {
+        let mut stuck = simulated("n1");
+        stuck.metadata.annotations.as_mut().unwrap().insert(KUBELET_RESTART.into(), NEVER.into());
+        let (before, _) = settled(stuck, at(0));
+        let (installed, _) = settled(upgraded(&before, &to("v1.34.4", None), at(10)), at(10));
+        assert_eq!(system(&installed).kubelet_version, "v1.33.5");
+
+        let mut mended = installed.clone();
+        mended.metadata.annotations.as_mut().unwrap().remove(KUBELET_RESTART);
+        let (mended, _) = settled(mended, at(20));
+        assert_eq!(system(&mended).kubelet_version, "v1.34.4");
+        assert!(!mended.metadata.annotations.unwrap().contains_key(INSTALLED_VERSION));
+
+        let mut booted = installed;
+        booted.metadata.annotations.as_mut().unwrap().insert(DOWN_UNTIL.into(), at(50).to_string());
+        let (booted, _) = settled(settled(booted, at(20)).0, at(50));
+        assert_eq!(system(&booted).kubelet_version, "v1.34.4");
     }
 
     #[test]

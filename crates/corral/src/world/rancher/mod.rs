@@ -34,6 +34,8 @@ pub mod wedges {
     pub const STALE_ANNOTATIONS: &str = "stale-annotations";
     /// The planner forgets its limit, and begins with all nodes of a tier at once.
     pub const NO_LIMIT: &str = "no-limit";
+    /// The planner and its drains do nothing any more, and say nothing of it.
+    pub const SILENT: &str = "silent";
 }
 
 /// An annotation of a plan Secret; one that is empty counts as missing.

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::drain::{self, Step};
 use super::options::Version;
 use super::planner::{self, Entry};
-use super::{agent, note, status, wedges};
+use super::{agent, is_in_drain, note, status, wedges};
 use crate::apiserver::{Answer, Kind};
 use crate::world::agenda::{Key, Look};
 use crate::world::annotations::{STALE, WEDGES};
@@ -108,6 +108,9 @@ impl World {
 
     pub(in crate::world) fn look_at_planner(&self, key: &Key, now: Timestamp) -> Answer<Wake> {
         let Some(control_plane) = self.read_for::<RKEControlPlane>(PART, &key.0, &key.1)? else { return Ok(None) };
+        if self.is_told(&key.0, wedges::SILENT)? {
+            return Ok(None);
+        }
         let Some(cluster) = self.read_for::<Cluster>(PART, &key.0, &key.1)? else { return Ok(None) };
         if let Some(update) = Action::change(&control_plane, &status::with_spec_of(&control_plane, &cluster)) {
             return self.perform(PART, &Outcome::act(vec![update]), now);
@@ -149,9 +152,13 @@ impl World {
         if let Some(kept) = agent::keep_applied(&secret) {
             return self.perform(PART, &Outcome::act(vec![kept]), now);
         }
+        if self.is_told(&key.0, wedges::SILENT)? {
+            // Nothing tells when that is over.
+            return Ok(Some(later(now, drain::AGAIN)).filter(|_| is_in_drain(&secret)));
+        }
         let Some(name) = self.index.rancher.node_of(key) else { return Ok(None) };
         let node = self.read_for::<Node>(PART, "", name)?;
-        match drain::step(&secret, node.as_ref(), self.brings_back_annotations(&key.0)?, now) {
+        match drain::step(&secret, node.as_ref(), self.is_told(&key.0, wedges::STALE_ANNOTATIONS)?, now) {
             Step::Nothing => Ok(None),
             Step::Act(actions) => self.perform(PART, &Outcome::act(actions), now),
             Step::Evict { options, until } => {
@@ -194,12 +201,12 @@ impl World {
         left
     }
 
-    fn brings_back_annotations(&self, namespace: &str) -> Answer<bool> {
+    fn is_told(&self, namespace: &str, wedge: &str) -> Answer<bool> {
         let told = self.direct(PART).list::<RKEControlPlane>()?.into_iter().find_map(|one| {
             let is_its = pods::namespace(&one.metadata) == namespace;
             one.metadata.annotations.filter(|_| is_its)?.get(WEDGES).cloned()
         });
-        Ok(told.is_some_and(|told| told.split(',').any(|one| one.trim() == wedges::STALE_ANNOTATIONS)))
+        Ok(told.is_some_and(|told| told.split(',').any(|one| one.trim() == wedge)))
     }
 
     pub(in crate::world) fn look_at_system_agent(&self, key: &Key, now: Timestamp) -> Answer<Wake> {

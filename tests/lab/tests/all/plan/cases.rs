@@ -23,7 +23,7 @@ use super::table::{Case, Machines, Step, cases};
 const POLL_INTERVAL: Duration = Duration::from_secs(20);
 /// What must not happen has this long to happen.
 const SETTLES: Duration = Duration::from_secs(3);
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the lab: make test-real"]

@@ -46,7 +46,7 @@ fn install_plans(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-fn get(lab: &Lab, what: &[&str]) -> Result<Value> {
+pub(crate) fn get(lab: &Lab, what: &[&str]) -> Result<Value> {
     let text = lab.kubectl(&[&["get", "-o", "json"], what].concat())?;
     serde_json::from_str(&text).context("kubectl's answer is no JSON")
 }
@@ -73,7 +73,7 @@ async fn operator(kubeconfig: &Path, identity: &str) -> Result<JoinHandle<()>> {
     Ok(tokio::spawn(Operator::new(client, options).run(std::future::pending())))
 }
 
-async fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let started = Instant::now();
     while !is_so()? {
         if started.elapsed() > PATIENCE {
@@ -84,7 +84,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()
     Ok(())
 }
 
-fn condition<'a>(plan: &'a Value, kind: &str) -> &'a Value {
+pub(crate) fn condition<'a>(plan: &'a Value, kind: &str) -> &'a Value {
     let conditions = plan["status"]["conditions"].as_array();
     conditions.into_iter().flatten().find(|condition| condition["type"] == kind).unwrap_or(&Value::Null)
 }

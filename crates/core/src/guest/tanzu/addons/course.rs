@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::marks::ADDON;
 use drover_api::tanzu::tanzu_kubernetes_cluster::addons as places;
+use drover_api::vm_operator::virtual_machine_image::addons as names;
 use serde_json::{Value, json};
 
 use super::super::text;
 use super::inventory::{self, Entry, Inventory};
-use super::{Addon, Order, Source, Standing, State, Told, manifest};
+use super::{Addon, Order, Source, Standing, State, Told, corefile, guard, manifest, storage, taken_over};
 use crate::guest::wait::{Object, Side};
 
 /// Without these no machine becomes a Node: an image that stops bringing one is not rolled out.
@@ -44,12 +45,17 @@ pub struct Served {
 
 impl Served {
     pub fn path(&self, object: &Object) -> String {
+        format!("{}/{}", self.collection(object), object.name)
+    }
+
+    /// Where all of its kind are.
+    pub fn collection(&self, object: &Object) -> String {
         let root = if self.api_version.contains('/') { "apis" } else { "api" };
         let place = match self.namespaced {
             true => format!("/namespaces/{}", object.namespace),
             false => String::new(),
         };
-        format!("/{root}/{}{place}/{}/{}", self.api_version, self.plural, object.name)
+        format!("/{root}/{}{place}/{}", self.api_version, self.plural)
     }
 }
 
@@ -73,7 +79,11 @@ pub struct Step {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Deed {
-    /// Server-side apply; `metadata.resourceVersion` guards what is there already.
+    /// The first writing of an object: refused if it is there.
+    Create(Value),
+    /// A JSON patch: what was created counts as applied.
+    Adopt(Value),
+    /// Server-side apply; `metadata.uid` and `metadata.resourceVersion` say to what.
     Apply(Value),
     Delete {
         uid: String,
@@ -85,8 +95,9 @@ impl Step {
     pub fn purpose(&self) -> &'static str {
         match (&self.deed, &self.addon) {
             (Deed::Delete { .. }, _) => "delete what an add-on no longer contains",
-            (Deed::Apply(_), None) => "remember what add-ons consist of",
-            (Deed::Apply(_), Some(_)) => "apply an add-on",
+            (Deed::Adopt(_), _) => "manage what was created for an add-on",
+            (Deed::Create(_) | Deed::Apply(_), None) => "remember what add-ons consist of",
+            (Deed::Create(_) | Deed::Apply(_), Some(_)) => "apply an add-on",
         }
     }
 }
@@ -103,13 +114,15 @@ pub fn needs(order: &Order, observed: &Observed) -> (Vec<String>, Vec<Object>) {
     let inventory = inventory::object();
     let remembered = remembered(observed);
     let entries = || remembered.values().flatten().map(Entry::object);
-    let manifests = || order.addons.iter().flat_map(Addon::manifests).map(|one| Object::of(Side::Guest, one));
+    let of_others = || taken_over::unknown(order, &remembered).map(|before| &before.manifest);
+    let manifests =
+        || order.addons.iter().flat_map(Addon::manifests).chain(of_others()).map(|one| Object::of(Side::Guest, one));
     let versions: BTreeSet<String> =
         [inventory.clone()].into_iter().chain(manifests()).chain(entries()).map(|object| object.api_version).collect();
     let versions = versions.into_iter().filter(|version| !observed.served.contains_key(version)).collect();
     let placed = manifests().filter_map(|object| placed(observed, object).ok());
     let left = leftovers(order, observed, &remembered).into_iter().map(|(_, entry)| entry.object());
-    let objects: BTreeSet<Object> = [inventory].into_iter().chain(placed).chain(left).collect();
+    let objects: BTreeSet<Object> = [inventory, corefile::object()].into_iter().chain(placed).chain(left).collect();
     let is_unread = |object: &Object| !observed.objects.contains_key(object) && observed.served(object).is_some();
     (versions, objects.into_iter().filter(is_unread).collect())
 }
@@ -156,7 +169,7 @@ pub fn unreachable(order: &Order, why: &str) -> Told {
 
 /// What a server refused, in words for `lastErrorMessage`.
 pub fn refused(order: &Order, step: &Step, code: Option<u16>, why: &str) -> String {
-    let verb = if matches!(step.deed, Deed::Apply(_)) { "apply" } else { "delete" };
+    let verb = if matches!(step.deed, Deed::Delete { .. }) { "delete" } else { "apply" };
     let remedy = match code {
         Some(401 | 403) => format!("let the user of {} do so; it is tried again", order.kubeconfig),
         Some(400 | 404 | 422) => {
@@ -182,7 +195,7 @@ fn remembered(observed: &Observed) -> Inventory {
 }
 
 /// Where an object is: those that need a namespace and name none are in `default`.
-fn placed(observed: &Observed, mut object: Object) -> Result<Object, String> {
+pub fn placed(observed: &Observed, mut object: Object) -> Result<Object, String> {
     let version = object.api_version.clone();
     match observed.served(&object) {
         Some(served) if served.api_version == version => {
@@ -200,6 +213,9 @@ fn placed(observed: &Observed, mut object: Object) -> Result<Object, String> {
 
 /// The steps of one add-on, how it stands, and whether that may pass by itself.
 fn apply(addon: &Addon, observed: &Observed, remembered: &Inventory) -> (Vec<Step>, State, bool) {
+    if let Some(why) = another_network(addon, remembered) {
+        return (Vec::new(), State::Error(why), false);
+    }
     let manifests = match &addon.source {
         Source::Broken(why) => return (Vec::new(), State::Error(why.clone()), false),
         Source::None(why) if NEEDED.contains(&addon.place.as_str()) && remembered.contains_key(&addon.id) => {
@@ -224,6 +240,12 @@ fn apply(addon: &Addon, observed: &Observed, remembered: &Inventory) -> (Vec<Ste
     if let Some(why) = observed.failed.get(&addon.id) {
         return (Vec::new(), State::Error(why.clone()), true);
     }
+    // What it is to read comes before what reads it.
+    match configured(addon, observed) {
+        Ok(None) => {}
+        Ok(Some(step)) => return (vec![step], State::Pending, true),
+        Err(why) => return (Vec::new(), State::Error(format!("{why}; it is tried again")), true),
+    }
     let mut ordered: Vec<&Value> = manifests.iter().collect();
     ordered.sort_by_key(|one| !FIRST.contains(&text(&one["kind"])));
     let (mut steps, mut lost) = (Vec::new(), None);
@@ -243,9 +265,29 @@ fn apply(addon: &Addon, observed: &Observed, remembered: &Inventory) -> (Vec<Ste
     }
 }
 
+/// The configuration of CoreDNS, where its next version would not understand it.
+fn configured(addon: &Addon, observed: &Observed) -> Result<Option<Step>, String> {
+    let object = corefile::object();
+    let Some(live) = observed.live(&object).filter(|_| addon.place == places::DNS) else { return Ok(None) };
+    let wanted = corefile::wanted(live, &addon.version)?;
+    Ok(wanted.map(|map| Step { addon: Some(addon.id.clone()), object, deed: guard::written(Some(live), map) }))
+}
+
+/// Two networks would take the pods of a Node from each other.
+fn another_network(addon: &Addon, remembered: &Inventory) -> Option<String> {
+    let is_another = |name: &&&str| **name != addon.id && remembered.contains_key(**name);
+    let runs = names::NETWORKS.iter().filter(|_| addon.place == places::CNI).find(is_another)?;
+    Some(format!(
+        "spec.settings.network.cni.name asks for {}, and the pods of the cluster run on {runs}, which no new machine can change; \
+         set spec.settings.network.cni.name to {runs}",
+        addon.id
+    ))
+}
+
 fn step(addon: &Addon, observed: &Observed, object: Object, wanted: &Value) -> Option<Step> {
     let live = observed.live(&object);
-    if observed.applied.contains(&object) || live.is_some_and(|live| manifest::holds(live, wanted)) {
+    let is_kept = |live: &Value| manifest::holds(live, wanted) || storage::is_anothers(addon, live);
+    if observed.applied.contains(&object) || live.is_some_and(is_kept) {
         return None;
     }
     let mut body = wanted.clone();
@@ -254,10 +296,7 @@ fn step(addon: &Addon, observed: &Observed, object: Object, wanted: &Value) -> O
     } else if let Some(metadata) = body["metadata"].as_object_mut() {
         metadata.remove("namespace");
     }
-    if let Some(live) = live {
-        body["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
-    }
-    Some(Step { addon: Some(addon.id.clone()), object, deed: Deed::Apply(body) })
+    Some(Step { addon: Some(addon.id.clone()), object, deed: guard::written(live, body) })
 }
 
 /// What remembers all that is applied, if it says something else.
@@ -270,16 +309,17 @@ fn remember(order: &Order, observed: &Observed, wanted: &Inventory) -> Option<St
     if is_there || !order.addons.iter().any(applies) {
         return None;
     }
-    let mut body = inventory::written(wanted);
-    if let Some(live) = live {
-        body["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
-    }
-    Some(Step { addon: None, object, deed: Deed::Apply(body) })
+    let deed = guard::written(live, inventory::written(wanted));
+    Some(Step { addon: None, object, deed })
 }
 
 /// What is to be remembered: all that is brought now, and what was brought before and is not known to be gone.
 fn wanted(order: &Order, observed: &Observed, remembered: &Inventory, gone: &[Entry]) -> Inventory {
     let mut all = remembered.clone();
+    // In the same write as what is new: afterwards nobody could tell whose it is.
+    for (addon, entry) in taken_over::entries(order, observed, remembered) {
+        all.entry(addon).or_default().push(entry);
+    }
     for addon in &order.addons {
         let Source::Objects(manifests) = &addon.source else { continue };
         let placed = manifests.iter().filter_map(|one| placed(observed, Object::of(Side::Guest, one)).ok());
@@ -306,6 +346,14 @@ fn leftovers(order: &Order, observed: &Observed, remembered: &Inventory) -> Vec<
     let entries = of_objects.filter_map(|addon| Some((&addon.id, remembered.get(&addon.id)?)));
     let entries = entries.flat_map(|(id, entries)| entries.iter().map(move |entry| (id.clone(), entry.clone())));
     entries.filter(|(_, entry)| entry.distribution != order.distribution && !contained(entry)).collect()
+}
+
+/// What others have applied is known by its uid, all else by its label.
+fn is_ours(live: &Value, addon: &str, entry: &Entry) -> bool {
+    match entry.uid.as_str() {
+        "" => live["metadata"]["labels"][ADDON] == addon,
+        uid => live["metadata"]["uid"] == uid,
+    }
 }
 
 #[derive(Default)]
@@ -337,7 +385,7 @@ fn prune(order: &Order, observed: &Observed, remembered: &Inventory, told: &mut 
                     continue;
                 }
                 // What somebody else has made in its place is not ours.
-                Some(live) if live.as_ref().is_none_or(|live| live["metadata"]["labels"][ADDON] != addon.as_str()) => {
+                Some(live) if live.as_ref().is_none_or(|live| !is_ours(live, &addon, &entry)) => {
                     goes.gone.push(entry);
                     continue;
                 }

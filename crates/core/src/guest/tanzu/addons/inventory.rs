@@ -19,6 +19,9 @@ pub struct Entry {
     pub name: String,
     /// The distribution that brought it last.
     pub distribution: String,
+    /// Of what others have applied, which carries no label of ours.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
 }
 
 impl Entry {
@@ -29,6 +32,7 @@ impl Entry {
             namespace: object.namespace.clone(),
             name: object.name.clone(),
             distribution: distribution.to_owned(),
+            uid: String::new(),
         }
     }
 

@@ -37,11 +37,18 @@ pub fn read(said: &str) -> Result<Brought, String> {
         return Err(format!("field type is {kind:?}, and has to be {INLINE:?}"));
     }
     let value = said.value.ok_or("has no field value")?;
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&value)
-        .map_err(|error| format!("field value is not YAML: {}", error.without_snippet()))?;
+    let objects = objects(&value).map_err(|flaw| format!("field value{flaw}"))?;
+    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+    Ok(Brought { name: given(said.name), version: given(said.version), objects })
+}
+
+/// The objects of YAML documents; else what is wrong with them, to be said after their name.
+pub fn objects(text: &str) -> Result<Vec<Value>, String> {
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(text).map_err(|error| format!(" is not YAML: {}", error.without_snippet()))?;
     let mut objects = Vec::new();
     for (number, document) in (1..).zip(documents) {
-        let flaw = |what: String| format!("field value: document {number} {what}");
+        let flaw = |what: String| format!(": document {number} {what}");
         for object in unpacked(document) {
             check(&object).map_err(flaw)?;
             if objects.iter().any(|known| is_same(known, &object)) {
@@ -52,10 +59,9 @@ pub fn read(said: &str) -> Result<Brought, String> {
     }
     // Taken for an add-on without objects, it would let all of them be deleted.
     if objects.is_empty() {
-        return Err("field value holds no object".to_owned());
+        return Err(" holds no object".to_owned());
     }
-    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
-    Ok(Brought { name: given(said.name), version: given(said.version), objects })
+    Ok(objects)
 }
 
 /// The items of a List; an empty document is none.
@@ -97,8 +103,17 @@ fn shown(object: &Value) -> String {
     format!("{} {}", text(&object["kind"]), text(&object["metadata"]["name"]))
 }
 
-/// As it has to be on the guest. `label` is what Nodes of the distribution carry.
-pub fn shaped(mut object: Value, addon: &str, label: &str) -> Value {
+/// As it has to be on the guest, with our marks. `label` is what Nodes of the distribution carry.
+pub fn shaped(object: Value, addon: &str, label: &str) -> Value {
+    let mut object = rolled_with_nodes(object, label);
+    *field(field(field(&mut object, "metadata"), "labels"), ADDON) = json!(addon);
+    let digest = short(&object.to_string(), 8);
+    *field(field(field(&mut object, "metadata"), "annotations"), ADDON_DIGEST) = json!(digest);
+    object
+}
+
+/// Its pods follow the Nodes of the distribution, as the original has them do.
+pub fn rolled_with_nodes(mut object: Value, label: &str) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
     }
@@ -118,9 +133,6 @@ pub fn shaped(mut object: Value, addon: &str, label: &str) -> Value {
         }
         _ => {}
     }
-    *field(field(field(&mut object, "metadata"), "labels"), ADDON) = json!(addon);
-    let digest = short(&object.to_string(), 8);
-    *field(field(field(&mut object, "metadata"), "annotations"), ADDON_DIGEST) = json!(digest);
     object
 }
 

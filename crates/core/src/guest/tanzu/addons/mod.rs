@@ -4,12 +4,17 @@
 //! whoever can reach the guest reads there what [`course`] asks for, and carries out what it decides, until there is nothing
 //! left to do. What became of it is [`Told`], and that alone opens the way for the control plane: what stands in the status is not believed.
 
+mod corefile;
 mod course;
+mod guard;
 mod inventory;
 mod manifest;
 mod source;
+mod storage;
+mod taken_over;
 
 pub use course::{Course, Deed, Observed, Served, Step, course, needs, refused, unreachable};
+pub(crate) use manifest::objects;
 
 use std::collections::BTreeMap;
 
@@ -34,8 +39,19 @@ pub struct Order {
     pub addons: Vec<Addon>,
     /// What is, or makes, a machine of another distribution: so long nothing is deleted.
     pub old: Option<Object>,
+    /// What the images of other machines bring of these add-ons, and this one does not.
+    pub before: Vec<Before>,
     /// What leads to the guest.
     pub kubeconfig: Object,
+}
+
+/// An object of an add-on in an earlier distribution.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Before {
+    pub addon: String,
+    pub distribution: String,
+    /// As the image brings it.
+    pub manifest: Value,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -124,11 +140,13 @@ impl Standing {
 pub fn order(view: &View<'_>, distribution: &Distribution) -> Option<Order> {
     let key = key(view, distribution)?;
     let image = view.global.get(Collection::Images, &distribution.image)?;
+    let addons = source::all(view, distribution, image);
     Some(Order {
         key,
         distribution: distribution.version.clone(),
         label: distribution.label(),
-        addons: source::all(view, distribution, image),
+        before: taken_over::before(view, distribution, &addons),
+        addons,
         old: old(view, distribution),
         kubeconfig: view.kubeconfig(),
     })
@@ -140,7 +158,8 @@ fn key(view: &View<'_>, distribution: &Distribution) -> Option<String> {
     let image = view.global.get(Collection::Images, &distribution.image).filter(|_| is_up)?;
     let revision = text(&image["metadata"]["resourceVersion"]);
     let (network, authsvc) = (source::network(view), source::began_with_authsvc(view));
-    Some(format!("{} {revision} {network} {authsvc}", distribution.image))
+    let storage = storage::asked(view);
+    Some(format!("{} {revision} {network} {authsvc} {storage}", distribution.image))
 }
 
 /// What is told of what is asked for now.

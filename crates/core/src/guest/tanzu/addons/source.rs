@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::distribution::Distribution;
 use super::super::{View, text};
-use super::manifest;
-use super::{Addon, Source};
+use super::{Addon, Source, manifest, storage};
 use crate::guest::seen::Collection;
 use crate::guest::wait::{Object, Side};
 
@@ -41,6 +40,7 @@ pub fn all(view: &View<'_>, distribution: &Distribution, image: &Value) -> Vec<A
     let others = annotations.filter_map(|(key, _)| key.strip_prefix(ADDON_PREFIX));
     let others = others.filter(|name| !known.contains(name) && !names::NETWORKS.contains(name) && *name != network);
     all.extend(others.map(|name| brought(distribution, image, name, name)));
+    all.extend(storage::classes(view, distribution));
     all
 }
 

@@ -30,13 +30,13 @@ impl Scene {
         self.own.all(collection).map(name).collect()
     }
 
-    fn masters(&self) -> Vec<String> {
+    pub fn masters(&self) -> Vec<String> {
         let view = self.view(None);
         view.machines(true).map(|machine| machine["metadata"]["name"].as_str().unwrap().to_owned()).collect()
     }
 
     /// All machines of the control plane become Nodes; `ready` is what the guest says of them.
-    fn masters_join(&mut self, ready: bool) {
+    pub fn masters_join(&mut self, ready: bool) {
         for name in self.masters() {
             self.change(Collection::Machines, &name, |machine| {
                 machine["status"] = json!({ "phase": "running", "nodeRef": { "name": name } });
@@ -50,7 +50,7 @@ impl Scene {
     }
 
     /// Cluster API makes what the MachineDeployment asks for.
-    fn workers_join(&mut self) {
+    pub fn workers_join(&mut self) {
         let name = self.names(Collection::Deployments).remove(0);
         let template = self.own.get(Collection::Deployments, &name).unwrap()["spec"]["template"]["spec"].clone();
         self.set("first", &template, 2);
@@ -400,4 +400,44 @@ fn what_no_new_machine_can_change_is_given_to_a_cluster_when_it_is_made() {
     let network = &scene.own.get(Collection::Clusters, "my-tkc").unwrap()["spec"]["clusterNetwork"];
     assert_eq!(network["pods"]["cidrBlocks"], json!(["10.0.0.0/8"]));
     assert_eq!(network["services"]["cidrBlocks"], json!(["10.96.0.0/12"]));
+}
+
+#[test]
+fn what_is_left_of_a_cluster_keeps_it_from_being_made_and_what_is_of_others_does_not() {
+    let of = |name: &str| {
+        let mut scene = new();
+        scene.put(
+            Collection::Deployments,
+            json!({
+                "apiVersion": "cluster.x-k8s.io/v1alpha2", "kind": "MachineDeployment",
+                "metadata": { "name": "workers", "namespace": "default", "uid": "w", "labels": { "cluster.x-k8s.io/cluster-name": name } },
+            }),
+        );
+        scene.reasons()
+    };
+    assert_eq!(of("my-tkc"), [Reason::ClusterMissing]);
+    assert!(!of("another").contains(&Reason::ClusterMissing));
+}
+
+#[test]
+fn names_of_machines_are_as_long_as_they_may_be_and_no_longer() {
+    let mut scene = new();
+    scene.tkc["metadata"]["name"] = json!("a".repeat(80));
+    scene.settles();
+    let name = scene.masters().remove(0);
+    let cluster = name.chars().take_while(|letter| *letter == 'a').count();
+    assert_eq!((name.len(), cluster), (63, 63 - "-control-plane-12345".len()));
+    assert!(name.contains("-control-plane-"), "{name}");
+}
+
+#[test]
+fn a_guest_is_asked_again_while_a_node_is_not_ready_and_left_alone_then() {
+    let mut scene = made();
+    assert!(!scene.decide().asks_again);
+
+    scene.masters_join(false);
+    assert!(scene.decide().asks_again, "nothing but the guest tells when its Node is ready again");
+
+    scene.masters_join(true);
+    assert!(!scene.decide().asks_again);
 }

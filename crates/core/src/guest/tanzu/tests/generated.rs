@@ -78,17 +78,6 @@ impl Scene {
 }
 
 #[test]
-fn storage_classes_of_a_guest_that_nobody_makes_are_said_where_nobody_else_has_made_them() {
-    let mut scene = settled();
-    scene.tkc["spec"]["settings"]["storage"] = json!({ "defaultClass": "gold" });
-    assert_eq!(scene.reasons(), []);
-    scene.tkc["metadata"]["annotations"] = json!({ "drover.dev/creation": "done" });
-    let wait = scene.decide().waits.remove(0);
-    assert_eq!(wait.reason, Reason::CannotChange);
-    assert!(wait.sentence.starts_with("spec.settings.storage asks"), "{}", wait.sentence);
-}
-
-#[test]
 fn a_cluster_that_joined_with_what_is_generated_is_left_alone() {
     let mut scene = told();
 
@@ -277,6 +266,33 @@ fn a_machine_that_an_update_was_begun_on_and_that_nobody_remembers_differs() {
 
     scene.begins();
     assert_eq!(scene.differences(), ["Machine cp-1: update abc was begun, and is not done"]);
+}
+
+#[test]
+fn an_update_that_was_called_off_is_put_right_although_no_machine_differs() {
+    let mut scene = told();
+    scene.wants_of_all("clusterConfiguration", "{ apiServer: { extraArgs: { profiling: 'false' } } }");
+    scene.begins();
+    let job = text(&scene.job()["metadata"]["name"]).to_owned();
+    let first = scene.list("kubeadm-configmap-patches");
+    // It remembers what the machine has joined with, tells the guest, and dies.
+    let joined = Generated::default().with_what_changes(&first, scene.configuration.as_ref());
+    scene.change(Collection::Machines, "cp-1", |one| {
+        let marks = json!({ "upgrade.cluster-api.vmware.com/id": "abc", "drover.dev/generated": joined.to_string() });
+        one["metadata"]["annotations"] = marks;
+    });
+    crate::guest::patch::apply(scene.configuration.as_mut().unwrap(), &first).unwrap();
+    scene.wants_of_all("clusterConfiguration", "{}");
+    assert_eq!(scene.reasons()[0], Reason::ControlPlaneUpdating, "it is called off when its Job is gone");
+    scene.system.forget(Collection::Jobs, &job);
+
+    assert!(scene.goes_on().contains(&"begin the update of a control plane"));
+
+    assert_eq!(scene.differences(), ["Machine cp-1: update abc was begun, and is not done"]);
+    let flag = json!({ "op": "remove", "path": "/apiServer/extraArgs/profiling" });
+    assert!(scene.list("kubeadm-configmap-patches").contains(&flag));
+    scene.job_ends("Complete");
+    assert_eq!(scene.goes_on(), ["hold the cluster no longer"], "its marks are seen to go later");
 }
 
 #[test]

@@ -32,6 +32,7 @@ impl Paper {
         let kinds: &[(&str, &str, bool)] = match version {
             "v1" => &[("ConfigMap", "configmaps", true), ("Namespace", "namespaces", false)],
             "apps/v1" => &[("Deployment", "deployments", true), ("DaemonSet", "daemonsets", true)],
+            "storage.k8s.io/v1" => &[("StorageClass", "storageclasses", false)],
             "apiextensions.k8s.io/v1" => &[("CustomResourceDefinition", "customresourcedefinitions", false)],
             _ => &[],
         };
@@ -105,10 +106,26 @@ impl Paper {
             return None;
         }
         match &step.deed {
-            Deed::Apply(body) => {
-                let guard =
-                    self.objects.get(object).map_or(Value::Null, |one| one["metadata"]["resourceVersion"].clone());
-                assert_eq!(body["metadata"]["resourceVersion"], guard, "{object}");
+            Deed::Adopt(patch) => {
+                let mut live = self.objects[object].clone();
+                assert_eq!(patch[1]["value"], live["metadata"]["resourceVersion"], "{object}");
+                live["metadata"]["managedFields"] = patch[0]["value"].clone();
+                self.put(live);
+                observed.objects.insert(object.clone(), self.objects.get(object).cloned());
+                None
+            }
+            Deed::Create(body) | Deed::Apply(body) => {
+                let live = self.objects.get(object);
+                let is_created = matches!(step.deed, Deed::Create(_));
+                assert_eq!(is_created, live.is_none(), "what is not there is created, and nothing else: {object}");
+                for field in ["resourceVersion", "uid"] {
+                    let guard = live.map_or(Value::Null, |one| one["metadata"][field].clone());
+                    assert_eq!(body["metadata"][field], guard, "{object}");
+                }
+                let mut body = body.clone();
+                let operation = if is_created { "Update" } else { "Apply" };
+                body["metadata"]["managedFields"] =
+                    json!([{ "manager": "drover", "operation": operation, "fieldsV1": {} }]);
                 self.put(body.clone());
                 observed.objects.insert(object.clone(), self.objects.get(object).cloned());
                 observed.applied.insert(object.clone());

@@ -88,6 +88,49 @@ fn a_pod_that_does_not_start_is_named_and_halts_the_cluster_after_a_while_until_
 }
 
 #[test]
+fn a_job_without_a_pod_is_named_after_a_while_and_halts_the_cluster_when_none_comes() {
+    let mut scene = updating();
+    assert_eq!(scene.reasons()[0], Reason::ControlPlaneUpdating, "a pod comes a moment later");
+    scene.goes_on();
+    scene.passes(2);
+
+    let wait = scene.decide().waits.remove(0);
+    assert_eq!((wait.reason, wait.subject.kind.as_str()), (Reason::JobNotStarted, "Job"));
+    assert!(wait.sentence.ends_with("has no pod: nobody is at work on the control plane"), "{}", wait.sentence);
+    assert!(wait.remedy.unwrap().contains("kubectl describe -n vmware-system-tkg job update-"));
+    scene.goes_on();
+    assert_eq!(scene.phase(), "updating");
+    assert_eq!(scene.reasons()[0], Reason::JobNotStarted, "it is said until a pod comes");
+
+    scene.passes(16);
+    scene.goes_on();
+    assert_eq!(scene.phase(), "updateFailed");
+
+    pod(&mut scene, "pod-1", json!({ "phase": "Running" }));
+    assert_eq!(scene.reasons()[0], Reason::ControlPlaneUpdating);
+    scene.goes_on();
+    assert_eq!(scene.phase(), "updating");
+}
+
+#[test]
+fn a_job_that_counts_a_pod_is_believed_and_one_that_is_suspended_is_called_so() {
+    let mut scene = updating();
+    let mut job = scene.job().clone();
+    job["status"]["active"] = json!(1);
+    scene.put(Collection::Jobs, job.clone());
+    scene.goes_on();
+    scene.passes(2);
+    assert_eq!(scene.reasons()[0], Reason::ControlPlaneUpdating, "pods may be for others to read");
+
+    job["status"]["active"] = json!(0);
+    job["spec"]["suspend"] = json!(true);
+    scene.put(Collection::Jobs, job);
+    scene.goes_on();
+    scene.passes(2);
+    assert!(scene.decide().waits[0].sentence.contains(" is suspended: "));
+}
+
+#[test]
 fn an_image_that_cannot_be_had_is_named_and_a_container_that_is_about_to_start_is_not() {
     let waiting = |reason: &str| json!({ "phase": "Pending", "containerStatuses": [{ "name": "upgrade", "state": { "waiting": { "reason": reason, "message": "drover:1" } } }] });
     let mut scene = updating();
@@ -106,4 +149,46 @@ fn where_jobs_run_is_the_installations_choice() {
 
     let pod = &scene.job()["spec"]["template"]["spec"];
     assert_eq!((&pod["nodeSelector"], &pod["affinity"]), (&json!({ "pool": "tools" }), &Value::Null));
+}
+
+#[test]
+fn where_nodes_carry_the_label_of_the_original_its_jobs_select_by_it_as_they_did() {
+    let mut scene = settled().asks_for(NEW);
+    let labels = json!({ "node-role.kubernetes.io/master": "" });
+    scene.put(Collection::Nodes, json!({ "metadata": { "name": "supervisor-1", "labels": labels } }));
+    scene.goes_on();
+    scene.goes_on();
+
+    let pod = &scene.job()["spec"]["template"]["spec"];
+    assert_eq!((&pod["nodeSelector"], &pod["affinity"]), (&labels, &Value::Null));
+}
+
+#[test]
+fn another_job_waits_until_the_pod_of_one_that_somebody_deleted_has_ended() {
+    let mut scene = updating();
+    let job = text(&scene.job()["metadata"]["name"]).to_owned();
+    let mut at_work = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "update-1", "namespace": "vmware-system-tkg", "ownerReferences": [{ "kind": "Job", "uid": "gone" }],
+            "labels": { "cluster.x-k8s.io/cluster-name": "my-tkc" },
+        },
+        "spec": { "containers": [{ "name": "upgrade", "args": ["--cluster-namespace=default"] }] },
+        "status": { "phase": "Running" },
+    });
+    scene.put(Collection::Pods, at_work.clone());
+    scene.system.forget(Collection::Jobs, &job);
+
+    assert!(!scene.goes_on().contains(&"begin the update of a control plane"));
+    let wait = scene.decide().waits.remove(0);
+    assert_eq!(wait.reason, Reason::ControlPlaneUpdating);
+    assert_eq!(wait.sentence, "Pod/vmware-system-tkg/update-1, whose Job is gone, has not ended yet");
+
+    let mut elsewhere = at_work.clone();
+    elsewhere["metadata"]["name"] = json!("update-2");
+    elsewhere["spec"]["containers"][0]["args"] = json!(["--cluster-namespace=another"]);
+    scene.put(Collection::Pods, elsewhere);
+    at_work["status"]["phase"] = json!("Failed");
+    scene.put(Collection::Pods, at_work);
+    assert!(scene.goes_on().contains(&"begin the update of a control plane"));
 }

@@ -21,11 +21,16 @@ fn the_beginning_of_a_version_stands_for_the_newest_that_there_is() {
 fn what_cannot_be_done_is_refused_with_the_field_and_a_remedy() {
     let further = "v1.17.2+vmware.1-guest.1";
     let lower = "v1.15.1+vmware.1-guest.1";
+    let (lower_build, lower_guest) = ("v1.15.5+vmware.0-guest.1", "v1.15.5+vmware.1-guest.0");
+    let another_major = "v2.16.0+vmware.1-guest.1";
     let distribution = |full: &str| json!({ "distribution": { "fullVersion": full } });
     let cases = [
         (distribution("v1.16.9+vmware.1-guest.1"), Reason::VersionUnknown, "spec.distribution.fullVersion is v1.16.9"),
         (distribution(further), Reason::VersionRefused, "more than one minor version further"),
         (distribution(lower), Reason::VersionRefused, "which is lower than v1.15.5"),
+        (distribution(lower_build), Reason::VersionRefused, "which is lower than v1.15.5+vmware.1-guest.1"),
+        (distribution(lower_guest), Reason::VersionRefused, "which is lower than v1.15.5+vmware.1-guest.1"),
+        (distribution(another_major), Reason::VersionRefused, "more than one minor version further"),
         (
             json!({ "distribution": { "fullVersion": NEW, "version": "v1.15.5" } }),
             Reason::VersionUnknown,
@@ -42,11 +47,22 @@ fn what_cannot_be_done_is_refused_with_the_field_and_a_remedy() {
             Reason::CountRefused,
             "spec.topology.controlPlane.count is 2",
         ),
+        (
+            json!({ "topology": { "controlPlane": { "count": 0 } } }),
+            Reason::CountRefused,
+            "spec.topology.controlPlane.count is 0",
+        ),
+        (
+            json!({ "topology": { "controlPlane": { "count": -1 } } }),
+            Reason::CountRefused,
+            "spec.topology.controlPlane.count is -1",
+        ),
     ];
     for (change, reason, sentence) in cases {
         let mut scene = settled();
-        scene.image(further);
-        scene.image(lower);
+        for version in [further, lower, lower_build, lower_guest, another_major] {
+            scene.image(version);
+        }
         json_patch::merge(&mut scene.tkc["spec"], &change);
 
         let wait = scene.decide().waits.remove(0);

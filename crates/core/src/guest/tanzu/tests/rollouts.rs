@@ -163,6 +163,32 @@ fn halted_workers_go_back_to_their_last_good_templates_where_that_is_asked_for_a
 }
 
 #[test]
+fn halted_workers_are_not_pointed_at_templates_that_somebody_has_deleted() {
+    for (collection, name, kind) in [
+        (Collection::MachineTemplates, "machines-1", "WCPMachineTemplate"),
+        (Collection::ConfigTemplates, "joins-1", "KubeadmConfigTemplate"),
+    ] {
+        let mut scene = rolling();
+        scene.passes(15);
+        let mut scene = halts(scene, "worker-3");
+        let kept = scene.own.get(collection, name).unwrap().clone();
+        scene.own.forget(collection, name);
+        scene.tkc["metadata"]["annotations"] = json!({ "drover.dev/on-failure": "return" });
+
+        assert!(!scene.goes_on().contains(&"take workers back to their last good templates"));
+
+        assert_eq!(scene.deployment()["spec"]["paused"], true, "it stays where it was halted");
+        assert_eq!(scene.phase(), "updateFailed");
+        let wait = scene.decide().waits.remove(0);
+        assert_eq!(wait.reason, Reason::WorkersFailed);
+        let remedy = wait.remedy.unwrap();
+        assert!(remedy.contains(&format!("bring {kind} {name} back first")), "{remedy}");
+        scene.put(collection, kept);
+        assert!(scene.goes_on().contains(&"take workers back to their last good templates"));
+    }
+}
+
+#[test]
 fn halted_workers_go_on_when_the_mark_of_their_failure_is_taken_away() {
     let mut scene = rolling();
     scene.passes(15);
@@ -268,4 +294,44 @@ fn the_number_of_workers_follows_what_is_asked_for() {
 
     assert!(scene.goes_on().contains(&"change the number of workers"));
     assert_eq!(scene.deployment()["spec"]["replicas"], 4);
+}
+
+#[test]
+fn workers_roll_while_none_of_the_new_ones_is_made_or_old_ones_are_wanted_or_there() {
+    let rolls = |spec: i64, there: i64| {
+        let mut scene = settled();
+        scene.change(Collection::Deployments, "workers", |one| {
+            one["spec"]["template"]["spec"]["version"] = json!("1.16.7+vmware.1");
+        });
+        let template = scene.deployment()["spec"]["template"]["spec"].clone();
+        scene.set("new", &template, 2);
+        scene.change(Collection::Sets, "old", |set| {
+            (set["spec"]["replicas"], set["status"]["replicas"]) = (json!(spec), json!(there));
+        });
+        rollout::rolls(&scene.view(None), scene.deployment())
+    };
+    assert_eq!([rolls(0, 0), rolls(1, 0), rolls(0, 1), rolls(1, 1)], [false, true, true, true]);
+    let scene = settled();
+    assert!(!rollout::rolls(&scene.view(None), scene.deployment()));
+    let mut unmade = settled();
+    unmade.own.forget(Collection::Sets, "old");
+    assert!(rollout::rolls(&unmade.view(None), unmade.deployment()));
+}
+
+#[test]
+fn workers_follow_a_control_plane_that_is_newer_than_they_will_be_and_no_older_one() {
+    let said = |version: &str| {
+        let mut scene = settled().asks_for(NEW).control_plane_is_new();
+        scene.change(Collection::Machines, "cp-1", |one| one["spec"]["version"] = json!(version));
+        let view = scene.view(None);
+        let Ok(distribution::Asked::Found(distribution)) = distribution::asked(&view) else { panic!() };
+        let asked = wanted::Wanted::of_workers(&view, &distribution, &defaults::read(&view).ok().unwrap());
+        let workers = workers::compare(&view, &distribution, &asked).ok().flatten().unwrap();
+        let course = rollout::course(&view, &workers, &rollout::ControlPlane::default());
+        course.waits.first().map(|wait| wait.sentence.clone())
+    };
+    assert_eq!(said("1.17.0+vmware.1"), None);
+    assert_eq!(said("1.16.7+vmware.1"), None);
+    let older = "workers follow once Machine/default/cp-1, of 1.15.5+vmware.1, is replaced";
+    assert_eq!(said("1.15.5+vmware.1").as_deref(), Some(older));
 }

@@ -108,3 +108,30 @@ fn a_retry_takes_away_the_mark_of_workers_that_got_nowhere() {
 
     assert!(scene.goes_on().contains(&"let workers go on"));
 }
+
+#[test]
+fn a_retry_takes_away_a_job_that_has_failed_before_that_is_told_and_one_that_is_told_to_have() {
+    let begun = || {
+        let mut scene = settled().asks_for(NEW);
+        scene.goes_on();
+        scene.goes_on();
+        scene
+    };
+    let retried = |scene: &Scene| {
+        let writes = verbs::retry(&scene.view(None)).map_err(|refusal| refusal.to_string())?;
+        Ok::<_, String>(writes.iter().map(|write| (write.purpose, write.object.kind.clone())).collect::<Vec<_>>())
+    };
+    let job = Ok(vec![("let the control plane be tried again", "Job".to_owned())]);
+    let mut failed = begun();
+    failed.job_ends("Failed");
+    assert_eq!(retried(&failed), job);
+
+    let mut idle = begun();
+    idle.job_ends("Complete");
+    assert!(retried(&idle).is_err());
+    idle.goes_on();
+    idle.passes(2);
+    idle.goes_on();
+    assert_eq!(idle.reasons()[0], Reason::ControlPlaneUpdateFailed);
+    assert_eq!(retried(&idle), job);
+}

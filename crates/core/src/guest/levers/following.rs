@@ -1,0 +1,176 @@
+//! An upgrade of Cluster API that somebody follows: the workers after the control plane, and a halt where a new machine fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Lever, Refusal, pause, start};
+use crate::cluster::cluster_api::{Cluster as Guest, Machine};
+use crate::cluster::{Cluster, ObjectRef};
+use crate::guest::order::Version;
+use crate::why::{Pool, Progress};
+
+/// What comes next of an upgrade that somebody follows.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Next {
+    Raise(Vec<Lever>),
+    /// In a sentence.
+    Waits(String),
+    /// Cluster API is told to leave the cluster as it is, so that no other machine goes the same way.
+    Halt {
+        lever: Box<Lever>,
+        why: String,
+    },
+    Done,
+}
+
+/// Since when new Machines have been waited for to become Nodes, by who follows: what the clocks of other machines say is not compared.
+#[derive(Debug, Default)]
+pub struct Awaited {
+    now: Timestamp,
+    since: BTreeMap<String, Timestamp>,
+}
+
+impl Awaited {
+    /// Takes in who is waited for now, which is a time that nobody can set.
+    pub fn look(&mut self, cluster: &Cluster, own: &Guest, to: &str, now: Timestamp) {
+        let coming = raised(cluster, own, to).filter(|machine| machine.status.node_ref.name.is_empty());
+        let coming: BTreeSet<&str> = coming.map(|machine| machine.metadata.uid.as_str()).collect();
+        self.now = now;
+        self.since.retain(|uid, _| coming.contains(uid.as_str()));
+        for uid in coming {
+            self.since.entry(uid.to_owned()).or_insert(now);
+        }
+    }
+
+    /// When one of them will have taken longer than `limit`.
+    pub fn next(&self, limit: SignedDuration) -> Option<Duration> {
+        let left = limit.saturating_sub(self.now.duration_since(*self.since.values().min()?));
+        Some(Duration::try_from(left).unwrap_or_default() + Duration::from_secs(1))
+    }
+
+    fn waited(&self, machine: &Machine) -> SignedDuration {
+        let since = self.since.get(&machine.metadata.uid);
+        since.map_or(SignedDuration::ZERO, |since| self.now.duration_since(*since))
+    }
+}
+
+/// Machines of the new version that stay.
+fn raised<'a>(cluster: &'a Cluster, own: &'a Guest, to: &str) -> impl Iterator<Item = &'a Machine> {
+    let version = Version::parse(to);
+    let machines = cluster.cluster_api.machines_of(&own.metadata.namespace, &own.metadata.name);
+    machines.filter(move |one| Version::parse(&one.spec.version) == version && !one.is_being_deleted())
+}
+
+/// The control plane, then the workers, until nothing differs. A new Machine that has failed, or is no Node after `limit`, halts it.
+pub fn follow(
+    cluster: &Cluster,
+    own: &Guest,
+    to: &str,
+    awaited: &Awaited,
+    limit: SignedDuration,
+) -> Result<Next, Refusal> {
+    if let Some(why) = stranded(cluster, own, to, awaited, limit) {
+        return Ok(Next::Halt { lever: Box::new(pause(own)?), why });
+    }
+    match start(cluster, own, to) {
+        Ok(levers) => Ok(Next::Raise(levers)),
+        Err(refusal @ Refusal::ControlPlaneFirst { .. }) => Ok(Next::Waits(refusal.to_string())),
+        Err(Refusal::Nothing(..)) => {
+            let progress = Progress::of_cluster(cluster, own);
+            let Pool { wanted, updated, .. } = progress.workers;
+            let sentence = format!("the workers are on their way to {to}, with {updated} of {wanted} machines");
+            let plane = &progress.control_plane;
+            let of_plane =
+                format!("the control plane is on its way to {to}, with {} of {} machines", plane.updated, plane.wanted);
+            Ok(match progress.differs {
+                true if plane.updated < plane.wanted => Next::Waits(of_plane),
+                true => Next::Waits(sentence),
+                false => Next::Done,
+            })
+        }
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// A Machine of the new version that does not get there, and why.
+fn stranded(cluster: &Cluster, own: &Guest, to: &str, awaited: &Awaited, limit: SignedDuration) -> Option<String> {
+    raised(cluster, own, to).find_map(|machine| {
+        let name = ObjectRef::of(machine).in_words();
+        if let Some(why) = machine.failure() {
+            return Some(format!("{name} has failed: {why}"));
+        }
+        let minutes = limit.as_mins();
+        (awaited.waited(machine) > limit).then(|| format!("{name} is no Node after {minutes} minutes"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::tests::{guest, version};
+    use super::*;
+
+    /// What follows when that has been so for as many minutes.
+    fn followed_for(minutes: i64, changes: &[(&str, Value)]) -> String {
+        let cluster = guest(changes);
+        let own = cluster.cluster_api.clusters.get("guests", "g").unwrap();
+        let noon: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+        let limit = SignedDuration::from_mins(15);
+        let mut awaited = Awaited::default();
+        awaited.look(&cluster, own, "v1.34.1", noon);
+        awaited.look(&cluster, own, "v1.34.1", noon + SignedDuration::from_mins(minutes));
+        match follow(&cluster, own, "v1.34.1", &awaited, limit).unwrap() {
+            Next::Raise(levers) => levers.iter().map(|lever| format!("raises {}", lever.object)).collect(),
+            Next::Waits(sentence) => sentence,
+            Next::Halt { lever, why } => format!("{why}: {} {}", lever.object, lever.patch["spec"]),
+            Next::Done => "done".to_owned(),
+        }
+    }
+
+    fn followed(changes: &[(&str, Value)]) -> String {
+        followed_for(0, changes)
+    }
+
+    #[test]
+    fn whoever_follows_has_the_workers_raised_when_their_turn_comes_and_is_told_of_the_end() {
+        let node = |version: &str| json!({ "spec": { "version": version }, "status": { "nodeRef": { "name": "n" } } });
+        let (plane, machine) = (("plane", version("v1.34.1")), ("m", node("v1.34.1")));
+        let new_pool = json!({ "spec": { "template": { "spec": { "version": "v1.34.1" } } } });
+        let status = json!({ "status": { "replicas": 1, "updatedReplicas": 1, "upToDateReplicas": 1, "readyReplicas": 1, "availableReplicas": 1 } });
+
+        assert_eq!(followed(&[]), "raises KubeadmControlPlane/guests/plane");
+        let under_way = followed(&[plane.clone(), ("m", node("v1.33.1"))]);
+        assert!(
+            under_way.starts_with("the control plane is on its way to v1.34.1, with 0 of 1 machines"),
+            "{under_way}"
+        );
+        assert_eq!(followed(&[plane.clone(), machine.clone()]), "raises MachineDeployment/guests/pool");
+        let rolling = [plane.clone(), machine.clone(), ("pool", new_pool.clone())];
+        assert_eq!(followed(&rolling), "the workers are on their way to v1.34.1, with 0 of 1 machines");
+        let done = [plane, machine, ("pool", new_pool), ("pool", status)];
+        assert_eq!(followed(&done), "done");
+    }
+
+    #[test]
+    fn a_new_machine_that_fails_or_is_late_halts_the_cluster_and_an_old_one_does_not() {
+        // Clocks differ: when a Machine was made is not asked.
+        let made = |version: &str, status: Value| json!({ "metadata": { "creationTimestamp": "2020-01-01T00:00:00Z" }, "spec": { "version": version }, "status": status });
+        let plane = ("plane", version("v1.34.1"));
+        let failed = json!({ "failureMessage": "no quota" });
+        let said = followed(&[plane.clone(), ("m", made("v1.34.1", failed.clone()))]);
+        assert_eq!(said, r#"Machine guests/m has failed: no quota: Cluster/guests/g {"paused":true}"#);
+        let late = followed_for(16, &[plane.clone(), ("m", made("v1.34.1", json!({})))]);
+        assert_eq!(late, r#"Machine guests/m is no Node after 15 minutes: Cluster/guests/g {"paused":true}"#);
+        for (version, minutes, status) in [
+            ("v1.34.1", 14, json!({})),
+            ("v1.34.1", 60, json!({ "nodeRef": { "name": "n" } })),
+            ("v1.33.1", 60, failed),
+        ] {
+            let said = followed_for(minutes, &[plane.clone(), ("m", made(version, status))]);
+            assert!(!said.contains("paused"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What people do to the cluster while an Upgrade is under way: nodes leave and change their roles, objects are deleted.
+
+use super::*;
+
+fn remove(ground: &mut Ground, kind: &str, namespace: &str, name: &str) {
+    let key = (kind.to_owned(), namespace.to_owned(), name.to_owned());
+    assert!(ground.objects.remove(&key).is_some(), "there is no {kind} {namespace}/{name}");
+}
+
+/// Somebody removes a node, with its machine.
+fn leaves(ground: &mut Ground, number: usize) {
+    remove(ground, "Node", "", &format!("node-{number}"));
+    remove(ground, "Machine", "fleet-local", &format!("custom-{number}"));
+    remove(ground, "Secret", "fleet-local", &format!("custom-{number}-machine-plan"));
+}
+
+#[test]
+fn a_node_that_leaves_in_the_middle_of_its_upgrade_holds_up_no_other() {
+    for has_drained in [false, true] {
+        let mut ground = Ground::of(4).until_nodes();
+        ground.begins_with(1);
+        if has_drained {
+            ground.finish("pre-drain-node-1");
+            ground.settle();
+        }
+        leaves(&mut ground, 1);
+        ground.settle();
+        for number in 2..=4 {
+            ground.begins_with(number);
+            assert!(ground.has_job(&format!("pre-drain-node-{number}")), "{:?}", ground.last.waits);
+            ground.bring_over(number);
+            ground.gives_back(number);
+        }
+        ground.settle();
+        assert_eq!((ground.label("upgradeState"), ground.label("upgradeCleanup")), ("Succeeded", "Succeeded"));
+    }
+}
+
+#[test]
+fn a_server_that_is_no_longer_one_counts_for_no_quorum() {
+    let mut ground = Ground::of(4).until_nodes();
+    let demoted = json!({ "status": { "conditions": [{ "type": "Ready", "status": "False" }] } });
+    ground.change("Node", "", "node-4", &demoted);
+    ground.begins_with(1);
+    assert!(ground.has_job("pre-drain-node-1"), "three voters are well: {:?}", ground.last.waits);
+}
+
+#[test]
+fn what_was_read_once_may_go_or_rot_and_the_upgrade_comes_to_its_end() {
+    let mut ground = Ground::of(3).until_services();
+    remove(&mut ground, "Version", "harvester-system", "v1.8.0");
+    ground.put(json!({
+        "apiVersion": "harvesterhci.io/v1beta1", "kind": "Setting", "metadata": { "name": "upgrade-config" }, "value": "{]",
+    }));
+    ground.garbled = Some("harvester-release.yaml is no YAML");
+    ground.finish("apply-manifests");
+    ground.settle();
+    for number in 1..=3 {
+        ground.bring_over(number);
+        ground.gives_back(number);
+    }
+    ground.settle();
+    assert_eq!((ground.label("upgradeState"), ground.label("upgradeCleanup")), ("Succeeded", "Succeeded"));
+}
+
+#[test]
+fn whichever_job_somebody_deletes_is_made_again() {
+    let mut ground = Ground::of(3).until_services();
+    let again = |ground: &mut Ground, job: &str| {
+        let name = format!("{U}-{job}");
+        let before = ground.get("Job", "harvester-system", &name)["metadata"]["uid"].clone();
+        remove(ground, "Job", "harvester-system", &name);
+        ground.settle();
+        assert_ne!(ground.get("Job", "harvester-system", &name)["metadata"]["uid"], before, "{job}");
+        assert!(ground.has_job(job), "{job}");
+    };
+    again(&mut ground, "apply-manifests");
+    ground.finish("apply-manifests");
+    ground.settle();
+    ground.begins_with(1);
+    again(&mut ground, "pre-drain-node-1");
+    ground.finish("pre-drain-node-1");
+    ground.settle();
+    ground.raises(1);
+    again(&mut ground, "post-drain-node-1");
+    assert_eq!(ground.node_state("node-1"), "Post-draining");
+}
+
+#[test]
+fn the_log_of_an_upgrade_is_made_while_the_upgrade_says_that_it_has_none_yet() {
+    let mut ground = Ground::configured(3, json!({ "nodeUpgradeOption": { "mode": "manual" } }));
+    ground.change("Upgrade", "harvester-system", U, &json!({ "spec": { "logEnabled": true } }));
+    let log = ("UpgradeLog".to_owned(), "harvester-system".to_owned(), format!("{U}-upgradelog"));
+
+    ground.settle();
+
+    assert!(ground.objects.contains_key(&log));
+    assert_eq!(
+        (ground.condition("LogReady").0.as_str(), ground.condition("LogReady").1.as_str()),
+        ("False", "NoCollector")
+    );
+    // Somebody deletes it.
+    ground.objects.remove(&log);
+    ground.settle();
+    assert!(ground.objects.contains_key(&log), "it is made again");
+}
+
+#[test]
+fn charts_are_let_go_when_the_steps_that_hold_them_have_ended() {
+    let mut ground = Ground::of(3).until_services();
+    ground.put(json!({
+        "apiVersion": "management.cattle.io/v3", "kind": "ManagedChart",
+        "metadata": { "name": "harvester", "namespace": "fleet-local" }, "spec": { "paused": true },
+    }));
+    let is_held = |ground: &Ground| ground.get("ManagedChart", "fleet-local", "harvester")["spec"]["paused"] == true;
+    let job = format!("{U}-apply-manifests");
+    let leaving = json!({ "metadata": { "deletionTimestamp": NOON } });
+    ground.change("Job", "harvester-system", &job, &leaving);
+    ground.change("Upgrade", "harvester-system", U, &leaving);
+
+    ground.settle();
+    assert!(is_held(&ground), "its pod may be at work");
+
+    remove(&mut ground, "Job", "harvester-system", &job);
+    ground.settle();
+    assert!(!is_held(&ground));
+}
