@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use drover_clock::Clock;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -55,6 +56,8 @@ pub struct Candidate {
     pub leading_until: watch::Sender<Option<Instant>>,
     pub inbox: UnboundedSender<Message>,
     pub seen: Option<Record>,
+    /// The Lease as it was answered when it was last taken or renewed.
+    pub ours: Option<Value>,
 }
 
 /// Whose the Lease is.
@@ -118,16 +121,23 @@ impl Candidate {
         }
     }
 
-    /// Takes or renews the Lease if it is free, lapsed or ours.
+    /// Takes or renews the Lease if it is free, lapsed or ours. One's own is renewed unread: had anybody taken it since, it would have
+    /// another version, and the server would refuse.
     async fn campaign(&mut self) -> Result<Standing, ApiError> {
-        let path = lease_path(&self.options);
-        let lease = match self.api.get(&path).await {
-            Ok(body) => {
-                serde_json::from_slice::<Value>(&body).map_err(|error| ApiError::Unreadable(error.to_string()))?
+        if let Some(lease) = self.ours.take() {
+            let standing = self.renew(lease).await?;
+            if !matches!(standing, Standing::Unclear) {
+                return Ok(standing);
             }
-            Err(error) if error.code() == Some(404) => return self.create().await,
-            Err(error) => return Err(error),
-        };
+        }
+        match self.api.get(&lease_path(&self.options)).await {
+            Ok(body) => self.renew(read(&body)?).await,
+            Err(error) if error.code() == Some(404) => self.create().await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn renew(&mut self, mut lease: Value) -> Result<Standing, ApiError> {
         let spec = lease["spec"].clone();
         let holder = spec["holderIdentity"].as_str().unwrap_or_default().to_owned();
         let mine = holder == self.identity;
@@ -137,19 +147,32 @@ impl Candidate {
         let transitions = spec["leaseTransitions"].as_i64().unwrap_or(0);
         let acquired = if mine { spec["acquireTime"].clone() } else { Value::Null };
         let transitions = if mine { transitions } else { transitions + 1 };
-        let mut renewed = lease;
-        renewed["spec"] = self.spec(acquired, transitions);
-        standing(self.api.put(&path, &renewed).await)
+        lease["spec"] = self.spec(acquired, transitions);
+        let answer = self.api.put(&lease_path(&self.options), &lease).await;
+        self.standing(answer)
     }
 
-    async fn create(&self) -> Result<Standing, ApiError> {
+    async fn create(&mut self) -> Result<Standing, ApiError> {
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": { "name": self.options.name, "namespace": self.options.namespace },
             "spec": self.spec(Value::Null, 0),
         });
-        standing(self.api.post(&collection_path(&self.options), &lease).await)
+        let answer = self.api.post(&collection_path(&self.options), &lease).await;
+        self.standing(answer)
+    }
+
+    fn standing(&mut self, answer: Result<Bytes, ApiError>) -> Result<Standing, ApiError> {
+        match answer {
+            Ok(body) => {
+                // One that cannot be read is ours all the same, and is read anew the next time.
+                self.ours = read(&body).ok();
+                Ok(Standing::Ours)
+            }
+            Err(error) if error.code() == Some(409) => Ok(Standing::Unclear),
+            Err(error) => Err(error),
+        }
     }
 
     fn has_lapsed(&mut self, spec: &Value) -> bool {
@@ -173,12 +196,8 @@ impl Candidate {
     }
 }
 
-fn standing(answer: Result<bytes::Bytes, ApiError>) -> Result<Standing, ApiError> {
-    match answer {
-        Ok(_) => Ok(Standing::Ours),
-        Err(error) if error.code() == Some(409) => Ok(Standing::Unclear),
-        Err(error) => Err(error),
-    }
+fn read(body: &[u8]) -> Result<Value, ApiError> {
+    serde_json::from_slice(body).map_err(|error| ApiError::Unreadable(error.to_string()))
 }
 
 /// Gives the Lease back, so that the next operator need not wait for it to lapse. Best effort: a Lease that could not

@@ -148,6 +148,7 @@ impl Operator {
             leading_until: leading,
             inbox: inbox.clone(),
             seen: None,
+            ours: None,
         };
         let stands = candidate.options.stands;
         tasks.spawn(candidate.stand());

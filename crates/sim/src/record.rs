@@ -42,8 +42,8 @@ pub struct Record {
     /// What happens is kept, and the store, for the story of a violation.
     tells: bool,
     /// All objects as they are stored.
-    stored: BTreeMap<(String, String, String), Bytes>,
-    meanings: BTreeMap<(String, String, String), u64>,
+    stored: BTreeMap<Key, Bytes>,
+    meanings: BTreeMap<Key, u64>,
     state: u64,
     pub states: Vec<u64>,
     /// At each write of an operator, the state that it meets, and its purpose.
@@ -54,6 +54,24 @@ pub struct Record {
     /// What is to happen once an object says something, and where that is told.
     awaited: Vec<(Pattern, Fault)>,
     met: UnboundedSender<Fault>,
+}
+
+/// Whose object it is (nothing, or the guest cluster), its group, kind, namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    cluster: String,
+    group: String,
+    kind: String,
+    namespace: String,
+    name: String,
+}
+
+impl Key {
+    fn of(cluster: &str, commit: &Commit<'_>) -> Self {
+        let (group, kind) = (commit.resource.group.clone(), commit.resource.kind.clone());
+        let (namespace, name) = (commit.namespace.to_owned(), commit.name.to_owned());
+        Key { cluster: cluster.to_owned(), group, kind, namespace, name }
+    }
 }
 
 impl Record {
@@ -99,13 +117,13 @@ impl Record {
             return;
         }
         let after = commit.object.cloned();
-        let key = (kind.to_owned(), namespace.to_owned(), name.to_owned());
+        let key = Key::of("", commit);
         // What was told is no part of the state.
         if kind != "Event" {
             self.count_state(&key, after.as_deref());
         }
-        let before = self.known.put(kind, namespace, name, after);
-        let after = self.known.get(kind, namespace, name);
+        let before = self.known.put((&commit.resource.group, kind), namespace, name, after.clone());
+        let after = after.as_deref();
         let (at, actor, evicted) = (commit.at, commit.actor, commit.verb == Verb::Evict);
         let change = Change { at, actor, evicted, kind, namespace, name, before: before.as_deref(), after };
         self.checker.see(&self.known, &change);
@@ -130,7 +148,7 @@ impl Record {
             return None;
         }
         self.story.commit(commit);
-        let key = (commit.resource.kind.clone(), commit.namespace.to_owned(), commit.name.to_owned());
+        let key = Key::of("", commit);
         match commit.after {
             Some(after) => self.stored.insert(key, after.clone()),
             None => self.stored.remove(&key),
@@ -147,14 +165,11 @@ impl Record {
         let (kind, namespace, name) = (commit.resource.kind.as_str(), commit.namespace, commit.name);
         let after = commit.object.cloned();
         if kind != "Event" {
-            self.count_state(
-                &(format!("{}/{} {kind}", cluster.0, cluster.1), namespace.to_owned(), name.to_owned()),
-                after.as_deref(),
-            );
+            self.count_state(&Key::of(&format!("{}/{}", cluster.0, cluster.1), commit), after.as_deref());
         }
         let guest = self.guests.entry(cluster.clone()).or_default();
-        let before = guest.put(kind, namespace, name, after);
-        let after = guest.get(kind, namespace, name);
+        let before = guest.put((&commit.resource.group, kind), namespace, name, after.clone());
+        let after = after.as_deref();
         let (at, actor, evicted) = (commit.at, commit.actor, commit.verb == Verb::Evict);
         let change = Change { at, actor, evicted, kind, namespace, name, before: before.as_deref(), after };
         self.checker.see_guest(cluster, guest, &change);
@@ -186,20 +201,20 @@ impl Record {
     }
 
     /// The store with one object as it was before.
-    fn saved(&self, key: &(String, String, String), before: Option<Bytes>) -> Value {
+    fn saved(&self, key: &Key, before: Option<Bytes>) -> Value {
         let others = self.stored.iter().filter(|(other, _)| *other != key).map(|(_, bytes)| bytes);
         list(others.chain(before.as_ref()))
     }
 
     /// The state of the store is the sum of what its objects mean.
-    fn count_state(&mut self, key: &(String, String, String), after: Option<&Value>) {
+    fn count_state(&mut self, key: &Key, after: Option<&Value>) {
         let before = match after {
             Some(after) => {
                 let mut hasher = DefaultHasher::new();
-                hasher.write(key.0.as_bytes());
+                [&key.cluster, &key.group, &key.kind].iter().for_each(|part| hasher.write(part.as_bytes()));
                 // The names of pods are drawn by lot.
-                if key.0 != "Pod" {
-                    hasher.write(key.2.as_bytes());
+                if key.kind != "Pod" {
+                    hasher.write(key.name.as_bytes());
                 }
                 hash(after, &mut hasher);
                 let meaning = hasher.finish();

@@ -32,9 +32,9 @@ pub struct Direct {
 }
 
 /// A kind that the types know at compile time: those of k8s-openapi and of derived custom resources.
-pub trait Kind: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Send + 'static {}
+pub trait Kind: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Send + Sync + 'static {}
 
-impl<K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Send + 'static> Kind for K {}
+impl<K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Clone + Send + Sync + 'static> Kind for K {}
 
 impl Direct {
     pub(super) fn new(server: ApiServer, actor: &str) -> Self {
@@ -43,11 +43,19 @@ impl Direct {
 
     /// None if there is no such object.
     pub fn get<K: Kind>(&self, namespace: Option<&str>, name: &str) -> Answer<Option<K>> {
-        let found = self.server.store().with(|store| {
+        self.stored::<K>(namespace, name)?.map(|stored| stored.typed()).transpose()
+    }
+
+    /// The same for those who only read it: it is shared with everybody else who does.
+    pub fn get_shared<K: Kind>(&self, namespace: Option<&str>, name: &str) -> Answer<Option<Arc<K>>> {
+        self.stored::<K>(namespace, name)?.map(|stored| stored.typed_shared()).transpose()
+    }
+
+    fn stored<K: Kind>(&self, namespace: Option<&str>, name: &str) -> Answer<Option<Arc<Stored>>> {
+        self.server.store().with(|store| {
             let collection = store.find(&K::group(&()), &K::plural(&())).ok_or_else(no_such_resource)?;
             Ok::<_, Box<Status>>(collection.objects.get(&*key(namespace.unwrap_or_default(), name)).cloned())
-        })?;
-        found.map(|stored| stored.typed()).transpose()
+        })
     }
 
     /// All objects of a kind, by namespace and name.

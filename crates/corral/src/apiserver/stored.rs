@@ -77,7 +77,7 @@ impl Deref for Shared {
 enum Typed {
     Never,
     Once,
-    Kept(Box<dyn Any + Send>),
+    Kept(Arc<dyn Any + Send + Sync>),
 }
 
 impl Stored {
@@ -158,19 +158,25 @@ impl Stored {
     }
 
     /// The object as a type of its own, without managed fields: nobody who reads it so looks at them.
-    pub fn typed<T: DeserializeOwned + Clone + Send + 'static>(&self) -> Answer<T> {
+    pub fn typed<T: DeserializeOwned + Clone + Send + Sync + 'static>(&self) -> Answer<T> {
+        self.typed_shared().map(Arc::unwrap_or_clone)
+    }
+
+    /// The same for those who only read it.
+    pub fn typed_shared<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Answer<Arc<T>> {
         let mut at_hand = self.at_hand();
         if let Some(AtHand { typed: Typed::Kept(kept), .. }) = &*at_hand
-            && let Some(known) = kept.downcast_ref::<T>()
+            && let Ok(known) = kept.clone().downcast::<T>()
         {
-            return Ok(known.clone());
+            return Ok(known);
         }
         let decoded: T =
             serde_json::from_slice(&self.json_unmanaged()).map_err(|error| internal(&error.to_string()))?;
+        let decoded = Arc::new(decoded);
         if let Some(AtHand { typed, .. }) = &mut *at_hand {
             *typed = match typed {
                 Typed::Never => Typed::Once,
-                Typed::Once | Typed::Kept(_) => Typed::Kept(Box::new(decoded.clone())),
+                Typed::Once | Typed::Kept(_) => Typed::Kept(decoded.clone()),
             };
         }
         Ok(decoded)

@@ -79,6 +79,7 @@ impl Clusters {
             leading_until: leading,
             inbox,
             seen: None,
+            ours: None,
         };
         tasks.spawn(candidate.stand());
         let shift = Shift::new(api.clone(), self.options, desk, leading_until);

@@ -115,6 +115,7 @@ impl Planner {
             leading_until: leading,
             inbox,
             seen: None,
+            ours: None,
         };
         tasks.spawn(candidate.stand());
         let shift = Shift {

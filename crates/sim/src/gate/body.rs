@@ -25,6 +25,7 @@ pub enum GatedBody {
 pub struct GatedWatch {
     pub inner: ApiBody,
     pub gate: Gate,
+    pub operator: String,
     pub plural: String,
     pub rewrite: Option<Rewrite>,
     pub pause: Option<Timer>,
@@ -41,7 +42,7 @@ impl GatedWatch {
                     Poll::Ready(()) => self.pause = None,
                 }
             }
-            if let Some(until) = self.gate.lags_until(&self.plural) {
+            if let Some(until) = self.gate.deaf_until(&self.operator, &self.plural) {
                 let clock = self.gate.clock();
                 self.pause = Some(Box::pin(async move { clock.sleep_until(until).await }));
                 continue;

@@ -260,8 +260,11 @@ impl Gate {
 
     async fn land(&self, held: Held) {
         self.trouble(Duration::ZERO);
-        // Nobody is left to read the answer.
-        let _ = held.server.service(&held.operator).call(request(held.head, held.body)).await;
+        let what = format!("{} {}", held.head.method, held.head.uri.path());
+        // Nobody is left to read the answer, but for those who read the story.
+        let Ok(answer) = held.server.service(&held.operator).call(request(held.head, held.body)).await;
+        let (now, code) = (self.clock.now(), answer.status().as_u16());
+        self.record().story.fault(now, format!("what {} was about to send arrives: {what}: {code}", held.operator));
     }
 
     /// Lets something go wrong now; what is done to a write is done to the next one.
@@ -278,11 +281,13 @@ impl Gate {
         }
     }
 
-    pub(super) fn lags_until(&self, plural: &str) -> Option<Timestamp> {
+    /// Until when an operator hears nothing of a kind: its watch lags, or it is suspended itself.
+    pub(super) fn deaf_until(&self, operator: &str, plural: &str) -> Option<Timestamp> {
         let now = self.clock.now();
         let shared = self.shared();
         let lags = shared.lagging.iter().filter(|(kind, _)| kind.is_none_or(|kind| kind == plural));
-        lags.map(|(_, until)| *until).max().filter(|until| *until > now)
+        let frozen = shared.frozen.get(operator);
+        lags.map(|(_, until)| until).chain(frozen).max().copied().filter(|until| *until > now)
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -545,6 +550,11 @@ impl Exchange<'_> {
                 self.answer().await;
                 died();
             }
+            Fault::Suspended => self.freeze(),
+            Fault::Overtaken => {
+                gate.order(Order::StandIn { operator });
+                self.freeze();
+            }
             Fault::LostBefore => {}
             Fault::LostAfter => drop(self.answer().await),
             Fault::Refused(code) => return refusal(code),
@@ -554,19 +564,24 @@ impl Exchange<'_> {
         std::future::pending().await
     }
 
+    /// The operator does nothing for a minute. What it was about to send leaves when it goes on: nobody waits for the answer any more, and
+    /// another may lead by then.
+    fn freeze(self) {
+        let gate = self.gate.clone();
+        let thawed = later(gate.clock.now(), A_MINUTE);
+        gate.shared().frozen.insert(self.operator.clone(), thawed);
+        let held =
+            Held { server: self.server, lands_at: None, head: self.head, body: self.body, operator: self.operator };
+        tokio::spawn(async move {
+            gate.clock.sleep_until(thawed).await;
+            gate.land(held).await;
+        });
+    }
+
     /// Those that are answered in the end.
     async fn bear(self, fault: Fault) -> Response<GatedBody> {
         let gate = self.gate;
         match fault {
-            Fault::Suspended | Fault::Overtaken => {
-                if fault == Fault::Overtaken {
-                    gate.order(Order::StandIn { operator: self.operator.clone() });
-                }
-                let thawed = later(gate.clock.now(), A_MINUTE);
-                gate.shared().frozen.insert(self.operator.clone(), thawed);
-                gate.clock.sleep_until(thawed).await;
-                self.answer().await
-            }
             Fault::Replaced => {
                 let operator = self.operator.clone();
                 let response = self.answer().await;
@@ -616,7 +631,8 @@ impl Exchange<'_> {
             GatedBody::Watch(Box::new(GatedWatch {
                 inner: body,
                 gate: self.gate.clone(),
-                plural: self.asked.plural.clone(),
+                operator: self.operator,
+                plural: self.asked.plural,
                 rewrite,
                 pause: None,
                 begun: BytesMut::new(),

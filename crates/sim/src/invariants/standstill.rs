@@ -187,9 +187,9 @@ mod tests {
         let progressing = json!({ "type": "Progressing", "status": status, "reason": reason });
         let upgrade =
             json!({ "metadata": { "uid": "1", "labels": labels }, "status": { "conditions": [progressing] } });
-        known.put("Upgrade", "harvester-system", "up", Some(Arc::new(upgrade)));
+        known.put(("harvesterhci.io", "Upgrade"), "harvester-system", "up", Some(Arc::new(upgrade)));
         for (name, node) in nodes.as_object().unwrap() {
-            known.put("Node", "", name, Some(Arc::new(node.clone())));
+            known.put(("", "Node"), "", name, Some(Arc::new(node.clone())));
         }
         untrue(&known)
     }
@@ -223,7 +223,7 @@ mod tests {
             let tkc = json!({
                 "metadata": { "namespace": "team", "name": "web" }, "status": { "phase": phase, "waits": waits },
             });
-            known.put("TanzuKubernetesCluster", "team", "web", Some(Arc::new(tkc)));
+            known.put(("run.tanzu.vmware.com", "TanzuKubernetesCluster"), "team", "web", Some(Arc::new(tkc)));
             untrue(&known)
         };
         assert_eq!(says("running", json!([])), Vec::<String>::new());

@@ -48,7 +48,7 @@ impl Run {
     }
 
     fn change(&mut self, actor: &str, kind: &str, name: &str, object: Value, evicted: bool) -> Vec<String> {
-        let before = self.known.put(kind, "", name, Some(Arc::new(object)));
+        let before = self.known.put(("", kind), "", name, Some(Arc::new(object)));
         let (at, after) = (self.at, self.known.get(kind, "", name));
         let change = Change { at, actor, evicted, kind, namespace: "", name, before: before.as_deref(), after };
         self.checker.see(&self.known, &change);
@@ -224,7 +224,7 @@ fn every_reason_to_wait_can_be_told_from_a_pretext() {
         });
         let known = Known::of_list(&json!({ "items": [{ "kind": "Plan", "metadata": { "name": "up" } }] }));
         let mut known = known;
-        known.put("Plan", "", "up", Some(Arc::new(plan)));
+        known.put(("upgrade.cattle.io", "Plan"), "", "up", Some(Arc::new(plan)));
         let untrue = ends::untrue(&known, NOON.parse().unwrap(), false, false);
         let said = untrue.first().unwrap_or_else(|| panic!("{reason} passes for true in an empty cluster"));
         assert!(!said.contains("nobody knows"), "{reason}: {said}");

@@ -65,8 +65,12 @@ sabotages! {
     ForeignCordonLifted,
     /// A cordon of ours stays.
     CordonLeft,
+    /// A node is uncordoned while its upgrade is at work.
+    UncordonedEarly,
     /// The mark on a node stays.
     MarkLeft,
+    /// A leader begins and ends claims in an epoch that is over.
+    ClaimsAtStaleEpoch,
     /// A new leader takes over the claims and keeps the epoch.
     EpochNotRaised,
     /// A leader writes claims in somebody else's name.

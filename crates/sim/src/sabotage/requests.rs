@@ -37,6 +37,13 @@ pub(super) fn rewrite(sabotage: Sabotage, purpose: &str, asked: &mut Asked, serv
             asked.body["spec"] = json!({});
             Verdict::Changed
         }
+        (Sabotage::UncordonedEarly, "CreateJob") => {
+            uncordon_claimed(server);
+            Verdict::Pass
+        }
+        (Sabotage::ClaimsAtStaleEpoch, "ClaimNodes") => {
+            change_claims(asked, |claims| claims["epoch"] = json!(claims["epoch"].as_u64().unwrap_or(1) - 1))
+        }
         (Sabotage::ForeignCordonLifted, "ReleaseNode") => {
             asked.body["spec"] = json!({ "unschedulable": null });
             Verdict::Changed
@@ -171,6 +178,17 @@ fn with_result(asked: &mut Asked, server: &ApiServer) -> Verdict {
         asked.body["metadata"]["labels"][format!("plan.upgrade.cattle.io/{}", plan.name_any())] = json!(hash);
     }
     Verdict::Changed
+}
+
+fn uncordon_claimed(server: &ApiServer) {
+    let direct = server.direct("operator-1");
+    let claimed =
+        direct.list::<Node>().unwrap_or_default().into_iter().filter(|node| node.labels().contains_key(CLAIM));
+    for mut node in claimed {
+        node.spec.get_or_insert_default().unschedulable = None;
+        // A conflict is as good: then somebody else has changed it.
+        let _ = direct.update(&node);
+    }
 }
 
 /// The claims go from the Plan while their nodes are out.

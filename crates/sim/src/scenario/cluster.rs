@@ -1,13 +1,14 @@
 //! A scenario on the embedded cluster: its objects, and how its machines behave.
 
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use drover_api::crds::{self, Controller};
 use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::CONTAINER;
 use drover_corral::apiserver::ApiServer;
 use drover_corral::world::{WorldOptions, annotations};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::Status;
 use serde_json::{Value, json};
 
@@ -15,8 +16,16 @@ use super::{Machine, NAMESPACE, PlanLines, Scenario, Workload};
 use crate::known::Known;
 use crate::programs;
 
-/// Making them takes longer than a good part of a run.
-static DEFINITIONS: OnceLock<Vec<Value>> = OnceLock::new();
+/// The definitions of our kinds. Making them takes longer than a good part of a run.
+pub(super) static OF_PLANS: LazyLock<Vec<Value>> = LazyLock::new(|| as_objects(&crds::of(Controller::Plan)));
+pub(super) static OF_UPGRADES: LazyLock<Vec<Value>> = LazyLock::new(|| as_objects(&crds::of(Controller::Harvester)));
+pub(super) static OF_HARVESTERS_UPGRADES: LazyLock<Vec<Value>> =
+    LazyLock::new(|| as_objects(&crds::as_harvester_installs()));
+pub(super) static OF_GUESTS: LazyLock<Vec<Value>> = LazyLock::new(|| as_objects(&crds::of(Controller::Guest)));
+
+fn as_objects(definitions: &[CustomResourceDefinition]) -> Vec<Value> {
+    definitions.iter().map(|definition| json!(definition)).collect()
+}
 
 impl Scenario {
     /// Makes the scenario's namespace, definitions, nodes, workloads and Plans.
@@ -32,8 +41,7 @@ impl Scenario {
 
     fn cluster(&self) -> Vec<Value> {
         let mut objects = vec![json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } })];
-        let definitions = DEFINITIONS.get_or_init(|| crds::of(Controller::Plan).iter().map(|crd| json!(crd)).collect());
-        objects.extend(definitions.iter().cloned());
+        objects.extend(OF_PLANS.iter().cloned());
         objects.extend(self.node_names().iter().map(|name| self.node(name)));
         objects.extend(self.product_objects());
         objects.extend(self.guest_objects());

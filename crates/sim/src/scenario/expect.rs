@@ -148,8 +148,10 @@ impl Scenario {
             unmet.push("the control plane still claims nodes".to_owned());
         }
         // Nodes of others take no part.
-        let own = |node: &str| self.node_names().iter().any(|name| name == node);
-        for (_, node, object) in known.named("Node").filter(|(namespace, node, _)| namespace.is_empty() && own(node)) {
+        let own = self.node_names();
+        let is_own = |node: &str| own.iter().any(|name| name == node);
+        for (_, node, object) in known.named("Node").filter(|(namespace, node, _)| namespace.is_empty() && is_own(node))
+        {
             let info = &object["status"]["nodeInfo"];
             if info["osImage"] != release["os"] || info["kubeletVersion"] != release["kubernetes"] {
                 unmet.push(format!("{node} does not run the release"));

@@ -178,7 +178,7 @@ impl Scenario {
     /// The API servers of guest clusters, by namespace and name of their Clusters.
     pub fn guest_servers(&self, options: Options) -> BTreeMap<(String, String), ApiServer> {
         let seeds = (0..).map(|number: u64| options.seed.wrapping_add(number));
-        let server = |seed: u64| ApiServer::new(Options { seed, ..options });
+        let server = |seed: u64| ApiServer::without_own_managers(Options { seed, ..options });
         self.guests().zip(seeds).map(|(guest, seed)| (guest.key(), server(seed))).collect()
     }
 

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use drover_api::crds::{self, Controller};
 use drover_corral::apiserver::ApiServer;
 use drover_corral::world::provisioned::{Seed, settled};
 use drover_corral::world::{Part, charts, definitions, fleet, helm};
@@ -14,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Scenario;
+use super::cluster::{OF_HARVESTERS_UPGRADES, OF_UPGRADES};
 use crate::repository::ScriptedRepositories;
 
 const SYSTEM: &str = "harvester-system";
@@ -194,8 +194,8 @@ impl Scenario {
         }
         let mut objects = definitions::harvester();
         let own_status = self.harvester.as_ref().is_some_and(|harvester| harvester.own_status);
-        let upgrades = if own_status { crds::of(Controller::Harvester) } else { crds::as_harvester_installs() };
-        objects.extend(upgrades.iter().map(|crd| json!(crd)));
+        let upgrades = if own_status { &OF_UPGRADES } else { &OF_HARVESTERS_UPGRADES };
+        objects.extend(upgrades.iter().cloned());
         objects.extend(kubevirt());
         objects.extend(self.storage());
         if let Some(harvester) = &self.harvester {

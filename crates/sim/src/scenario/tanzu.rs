@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use drover_api::crds::{self, Controller};
 use drover_api::tanzu::NAMESPACE;
 use drover_core::guest::tanzu::Settings;
 use drover_corral::world::guest::{IMAGES, image_name};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
+use super::cluster::OF_GUESTS;
 use super::{Guest, Scenario, merge};
 use crate::known::Known;
 
@@ -84,7 +84,7 @@ impl Scenario {
 
     pub(super) fn tanzu_objects(&self) -> Vec<Value> {
         let Some(guest) = self.tanzu() else { return Vec::new() };
-        let mut objects: Vec<Value> = crds::of(Controller::Guest).iter().map(|crd| json!(crd)).collect();
+        let mut objects = OF_GUESTS.clone();
         objects.push(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } }));
         objects.push(image(&self.from, &guest.old_addons));
         if self.to != self.from {

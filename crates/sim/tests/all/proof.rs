@@ -68,6 +68,19 @@ fn operators_that_die_at_every_write_bring_it_to_its_end() {
 }
 
 #[test]
+fn what_a_suspended_operator_was_about_to_send_arrives_a_minute_later_whoever_leads_by_then() {
+    for fault in [Fault::Suspended, Fault::Overtaken] {
+        let trace = run(&scenario(), &Terms::of(Schedule::one(8, fault.clone()), 1)).unwrap().trace();
+        let second = |words: &str| {
+            let line = trace.iter().find(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}: {trace:#?}"));
+            line.split_whitespace().next().unwrap().trim_end_matches('s').parse::<f64>().unwrap()
+        };
+        let late = second("was about to send arrives") - second("is frozen");
+        assert!((60.0..60.1).contains(&late), "{fault} arrives after {late} s");
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
     let faults = Schedule::one(10, Fault::CrashAfter);
     let trace = |seed| run(&scenario(), &Terms::of(faults.clone(), seed)).unwrap().trace();

@@ -2,6 +2,8 @@
 //!
 //! Models `pkg/capr/planner` of Rancher 2.12. A tier that is not finished stops those after it, and says what it waits for.
 
+use std::sync::Arc;
+
 use drover_api::cluster_api::machine::{Machine, phases};
 use drover_api::rancher::machine_plan::{annotations, keys, labels};
 use drover_api::rancher::provisioning_cluster::{DrainOptions, UpgradeStrategy};
@@ -23,8 +25,8 @@ const LAST_UPDATED: &str = "rke.cattle.io/plan-last-updated";
 /// A machine and its plan Secret.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    pub machine: Machine,
-    pub secret: Secret,
+    pub machine: Arc<Machine>,
+    pub secret: Arc<Secret>,
 }
 
 pub struct Scene<'a> {
@@ -111,11 +113,11 @@ fn elect<'a>(scene: &Scene<'a>) -> Election<'a> {
         (None, _) => {}
     }
     let may = |entry: &&Entry| {
-        let status = entry.machine.status.clone().unwrap_or_default();
+        let status = entry.machine.status.as_ref();
         has_role(&entry.secret, labels::ETCD_ROLE)
             && !is_leaving(entry)
-            && status.phase.as_deref() != Some(phases::FAILED)
-            && status.infrastructure_ready != Some(false)
+            && status.and_then(|status| status.phase.as_deref()) != Some(phases::FAILED)
+            && status.and_then(|status| status.infrastructure_ready) != Some(false)
             && fixed.is_none_or(|id| label(&entry.secret, labels::MACHINE_ID) == Some(id))
     };
     let candidates = || scene.entries.iter().filter(may);
@@ -127,7 +129,7 @@ fn elect<'a>(scene: &Scene<'a>) -> Election<'a> {
 }
 
 fn mark(entry: &Entry, is_init: bool) -> Action {
-    let mut secret = entry.secret.clone();
+    let mut secret = Secret::clone(&entry.secret);
     let labels = secret.metadata.labels.get_or_insert_default();
     match is_init {
         true => drop(labels.insert(labels::INIT_NODE.into(), "true".into())),
@@ -237,17 +239,16 @@ fn tier_turn(
     let (mut turn, mut waits) = (Turn::default(), Waits::default());
     for entry in entries {
         let name = pods::name(&entry.machine.metadata).to_string();
-        let desired = desired(scene, entry, server);
-        let mut secret = entry.secret.clone();
-        let Some(current) = datum(&entry.secret, keys::PLAN) else {
-            deliver(&mut secret, &desired, scene.rancher, now);
-            turn.actions.push(Action::update(&secret));
+        let (desired, secret) = (desired(scene, entry, server), &*entry.secret);
+        let deliver = || Action::update(&delivered(secret, &desired, scene.rancher, now));
+        let Some(current) = datum(secret, keys::PLAN) else {
+            turn.actions.push(deliver());
             waits.configuring.push((name, "waiting for agent to check in and apply initial plan".into()));
             continue;
         };
         if current != desired {
             let free = limit.is_none_or(|limit| unavailable < limit);
-            if !(is_in_drain(&secret) || has_failed(&secret) || free || never_was_healthy(&secret)) {
+            if !(is_in_drain(secret) || has_failed(secret) || free || never_was_healthy(secret)) {
                 waits.configuring.push((name, "waiting for plan to be applied".into()));
                 continue;
             }
@@ -256,37 +257,29 @@ fn tier_turn(
             }
             match drain(entry, &desired, &token) {
                 Drain::Done => {
-                    deliver(&mut secret, &desired, scene.rancher, now);
-                    turn.actions.push(Action::update(&secret));
+                    turn.actions.push(deliver());
                     waits.configuring.push((name, "waiting for plan to be applied".into()));
                 }
                 Drain::Ask => {
-                    set_note(&mut secret, annotations::DRAIN_OPTIONS, &token);
-                    turn.actions.push(Action::update(&secret));
+                    let mut asked = secret.clone();
+                    set_note(&mut asked, annotations::DRAIN_OPTIONS, &token);
+                    turn.actions.push(Action::update(&asked));
                     waits.draining.push((name, "draining node".into()));
                 }
                 Drain::Waits => waits.draining.push((name, "draining node".into())),
             }
             continue;
         }
-        if has_failed(&secret) {
+        if has_failed(secret) {
             waits.configuring.push((name, "failure while applying plan".into()));
-        } else if !is_in_sync(&secret) {
+        } else if !is_in_sync(secret) {
             waits.configuring.push((name, "waiting for plan to be applied".into()));
-        } else if let Some(ill) = unhealthy(&secret) {
+        } else if let Some(ill) = unhealthy(secret) {
             waits.configuring.push((name, format!("waiting for probes: {}", ill.join(", "))));
         } else {
-            if note(&secret, PROBES_PASSED).is_none() {
-                set_note(&mut secret, PROBES_PASSED, &loose::text(now));
-            }
-            let asked = note(&secret, annotations::DRAIN_OPTIONS).map(String::from);
-            if let Some(asked) = asked.filter(|asked| note(&secret, annotations::UNCORDON) != Some(asked.as_str())) {
-                set_note(&mut secret, annotations::UNCORDON, &asked);
-            }
-            if secret != entry.secret {
-                turn.actions.push(Action::update(&secret));
-            }
-            if is_in_drain(&secret) {
+            turn.actions.extend(settled(secret, now).map(|settled| Action::update(&settled)));
+            // What asks for a drain goes when the node takes pods again.
+            if is_in_drain(secret) {
                 waits.uncordoning.push((name, "waiting for uncordon to finish".into()));
             } else if !runs_version(scene, &entry.machine) {
                 waits.configuring.push((name, "waiting for kubelet to update".into()));
@@ -300,11 +293,10 @@ fn tier_turn(
 }
 
 fn desired(scene: &Scene<'_>, entry: &Entry, server: Option<&str>) -> String {
-    let spec = scene.control_plane.spec.clone().unwrap_or_default();
-    let status = scene.control_plane.status.as_ref();
+    let (spec, status) = (scene.control_plane.spec.as_ref(), scene.control_plane.status.as_ref());
     plan::desired(&Wanted {
-        kubernetes_version: spec.kubernetes_version.as_deref().unwrap_or_default(),
-        provision_generation: spec.provision_generation.unwrap_or(0),
+        kubernetes_version: spec.and_then(|spec| spec.kubernetes_version.as_deref()).unwrap_or_default(),
+        provision_generation: spec.and_then(|spec| spec.provision_generation).unwrap_or(0),
         config_generation: status.and_then(|status| status.config_generation).unwrap_or(0),
         node: node_of(&entry.machine).unwrap_or_default(),
         server: server.filter(|_| !is_init_node(&entry.secret)),
@@ -318,18 +310,39 @@ pub fn node_of(machine: &Machine) -> Option<&str> {
     machine.status.as_ref()?.node_ref.as_ref()?.name.as_deref()
 }
 
-fn deliver(secret: &mut Secret, plan: &str, rancher: Version, now: Timestamp) {
-    set_datum(secret, keys::PLAN, plan);
-    set_datum(secret, "max-failures", "-1");
-    set_datum(secret, "failure-threshold", "1");
+/// The Secret with another plan.
+fn delivered(secret: &Secret, plan: &str, rancher: Version, now: Timestamp) -> Secret {
+    let mut secret = secret.clone();
+    set_datum(&mut secret, keys::PLAN, plan);
+    set_datum(&mut secret, "max-failures", "-1");
+    set_datum(&mut secret, "failure-threshold", "1");
     if rancher.has_plan_state() {
-        set_datum(secret, keys::PLAN_STATE, "pending");
+        set_datum(&mut secret, keys::PLAN_STATE, "pending");
     }
     if let Some(data) = &mut secret.data {
         data.remove(keys::PROBE_STATUSES);
     }
-    set_note(secret, PROBES_PASSED, "");
-    set_note(secret, LAST_UPDATED, &loose::text(now));
+    set_note(&mut secret, PROBES_PASSED, "");
+    set_note(&mut secret, LAST_UPDATED, &loose::text(now));
+    secret
+}
+
+/// The Secret of a node that is well with its plan, if that changes anything: its probes have passed, and it may take pods again.
+fn settled(secret: &Secret, now: Timestamp) -> Option<Secret> {
+    let asked = note(secret, annotations::DRAIN_OPTIONS);
+    let unasked = asked.filter(|asked| note(secret, annotations::UNCORDON) != Some(asked));
+    let passed = note(secret, PROBES_PASSED).is_some();
+    if passed && unasked.is_none() {
+        return None;
+    }
+    let mut after = secret.clone();
+    if !passed {
+        set_note(&mut after, PROBES_PASSED, &loose::text(now));
+    }
+    if let Some(asked) = unasked {
+        set_note(&mut after, annotations::UNCORDON, asked);
+    }
+    Some(after)
 }
 
 enum Drain {

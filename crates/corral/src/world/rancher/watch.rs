@@ -119,8 +119,8 @@ impl World {
         let mut entries = Vec::new();
         for secret in self.index.rancher.secrets(&key.0) {
             let Some(of) = self.index.rancher.machine_of(&secret) else { continue };
-            let machine = self.read_for::<Machine>(PART, &of.0, &of.1)?;
-            let secret = self.read_for::<Secret>(PART, &secret.0, &secret.1)?;
+            let machine = self.direct(PART).get_shared::<Machine>(Some(&of.0), &of.1)?;
+            let secret = self.direct(PART).get_shared::<Secret>(Some(&secret.0), &secret.1)?;
             entries.extend(machine.zip(secret).map(|(machine, secret)| Entry { machine, secret }));
         }
         entries.sort_by(|one, other| one.machine.metadata.name.cmp(&other.machine.metadata.name));
