@@ -130,7 +130,7 @@ pub enum Reason {
     ClassMissing,
     /// The control plane must have an odd number of machines.
     CountRefused,
-    /// The number of machines of a control plane cannot be changed, or not yet.
+    /// The number of machines of a control plane is changed later.
     CountDiffers,
     /// A Machine cannot be compared with what is asked for.
     MachineIncomplete,

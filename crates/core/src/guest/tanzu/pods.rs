@@ -41,16 +41,29 @@ pub fn left_behind(view: &View<'_>, jobs: &[&Value]) -> Option<Wait> {
     let is_left = |pod: &&Value| {
         pod["metadata"]["labels"][CLUSTER_NAME] == view.name()
             && namespace_in(&pod["spec"]) == Some(view.namespace())
-            && !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
+            && !has_ended(pod)
             && !has_job(pod)
     };
-    let object = object(view.system.all(Collection::Pods).find(is_left)?);
+    let pod = view.system.all(Collection::Pods).find(is_left)?;
+    // One that works ends by itself, and may take as long as an update does. Any other is about to end.
+    let is_limited = pod["status"]["phase"] != "Running" || !pod["metadata"]["deletionTimestamp"].is_null();
+    let object = object(pod);
     let sentence = format!("{object}, whose Job is gone, has not ended yet");
     let remedy = format!(
         "it ends by itself, or with its time to end; where its node is off for certain: kubectl delete {} --force",
         object.arguments()
     );
-    Some(view.wait(object, Reason::ControlPlaneUpdating, sentence).with_remedy(remedy))
+    let wait = view.wait(object, Reason::ControlPlaneUpdating, sentence).with_remedy(remedy);
+    Some(if is_limited { wait.at_most(view, START) } else { wait })
+}
+
+/// A Job has pods that have not ended. Whoever may not read pods goes by what the Job counts.
+pub fn are_left(view: &View<'_>, job: &Value) -> bool {
+    of_job(view, job).into_iter().any(|pod| !has_ended(pod)) || job["status"]["active"].as_u64().unwrap_or(0) > 0
+}
+
+fn has_ended(pod: &Value) -> bool {
+    matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
 }
 
 fn object(pod: &Value) -> Object {

@@ -286,8 +286,9 @@ fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
     }
     if waits.is_empty() {
         let object = Object::of(Side::Management, deployment);
-        let sentence = format!("{object} replaces its Machines");
-        waits.push(view.wait(object, Reason::WorkersRolling, sentence));
+        let (new, all) = (number(&deployment["status"]["updatedReplicas"]), number(&deployment["spec"]["replicas"]));
+        let sentence = format!("{object} replaces its Machines: {new} of {all} are new");
+        waits.push(limited(view, object, Reason::WorkersRolling, sentence));
     }
     waits
 }

@@ -88,6 +88,11 @@ pub fn missing(view: &View<'_>) -> Box<Wait> {
     ))
 }
 
+/// Notes that a cluster was there once, unless that is noted: its phase says so no longer when it is lost.
+pub fn remembered(view: &View<'_>) -> Option<Write> {
+    view.annotation(CREATION).is_none().then(|| marked(view, CREATION_DONE, "note that a cluster was there once"))
+}
+
 /// The distribution that is meant: as soon as machines are made, the one that they are made in.
 pub fn asked(view: &View<'_>) -> Held<Asked> {
     let is_control_plane = |part: &Value| part["kind"] == "KubeadmConfig" || part["kind"] == "WCPMachine";
@@ -152,7 +157,14 @@ fn begin(view: &View<'_>, found: &mut Findings, version: &str) -> Vec<Write> {
     if let Some(remains) = remains {
         let object = Object::of(Side::Management, remains);
         let sentence = format!("{object} of an earlier cluster of this name has to go first");
-        found.waits.push(view.wait(object, Reason::ClusterLeaves, sentence));
+        let remedy = format!("kubectl describe {}: whose finalizers it has is said there", object.arguments());
+        let wait = limited(view, object.clone(), Reason::ClusterLeaves, sentence).with_remedy(remedy.clone());
+        let is_over = wait.is_over();
+        found.waits.push(wait);
+        if is_over {
+            let sentence = format!("{object} of an earlier cluster of this name does not go");
+            found.waits.push(view.wait(object, Reason::CreationFailed, sentence).with_remedy(remedy));
+        }
         return Vec::new();
     }
     match places::gate(&View { places: None, ..*view }) {

@@ -335,3 +335,18 @@ fn workers_follow_a_control_plane_that_is_newer_than_they_will_be_and_no_older_o
     let older = "workers follow once Machine/default/cp-1, of 1.15.5+vmware.1, is replaced";
     assert_eq!(said("1.15.5+vmware.1").as_deref(), Some(older));
 }
+
+#[test]
+fn workers_that_are_replaced_no_further_halt_the_rollout() {
+    let mut scene = rolling();
+    scene.worker("worker-3", "new", true);
+    scene.change(Collection::Sets, "new", |set| set["status"]["availableReplicas"] = json!(1));
+    scene.goes_on();
+    assert_eq!(scene.reasons(), [Reason::WorkersRolling]);
+    scene.passes(14);
+    scene.goes_on();
+    assert_eq!(scene.phase(), "updating");
+    scene.passes(1);
+
+    halts(scene, "MachineDeployment/default/workers replaces its Machines: 1 of 2 are new");
+}
