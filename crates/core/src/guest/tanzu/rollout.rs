@@ -72,6 +72,9 @@ pub fn course(view: &View<'_>, workers: &Workers<'_>, before: &ControlPlane) -> 
     }
     let count = &view.tkc["spec"]["topology"]["workers"]["count"];
     if count.is_i64() && deployment["spec"]["replicas"] != *count {
+        if let Some(wait) = places::paused(view) {
+            return Course::wait(wait);
+        }
         return Course::write(deployment, json!({ "spec": { "replicas": count } }), "change the number of workers");
     }
     if is_complete(view, deployment) {
@@ -275,7 +278,15 @@ fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
     let available = number(&set["status"]["availableReplicas"]);
     if available < joined {
         let object = Object::of(Side::Management, set);
-        let sentence = format!("Nodes of {object} are not ready");
+        // Which it is the guest alone knows. Time runs against all of them together.
+        let is_ready = |node: &&str| view.nodes.and_then(|nodes| nodes.get(*node)).copied().unwrap_or(true);
+        let unready = alive.iter().filter_map(|machine| machine["status"]["nodeRef"]["name"].as_str());
+        let unready: Vec<&str> = unready.filter(|node| !is_ready(node)).collect();
+        let sentence = match unready.as_slice() {
+            [] => format!("Nodes of {object} are not ready"),
+            [node] => format!("Node {node} of {object} is not ready"),
+            nodes => format!("Nodes {} of {object} are not ready", nodes.join(", ")),
+        };
         waits.push(limited(view, object, Reason::NodeNotReady, sentence));
     }
     if alive.len() < number(&set["spec"]["replicas"]) {

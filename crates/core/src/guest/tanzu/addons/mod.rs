@@ -12,9 +12,11 @@ mod manifest;
 mod source;
 mod storage;
 mod taken_over;
+mod unread;
 
-pub use course::{Course, Deed, Observed, Served, Step, course, needs, refused, unreachable};
+pub use course::{Course, Deed, Observed, Served, Step, course, needs, refused, unreachable, unreadable};
 pub(crate) use manifest::objects;
+pub use unread::Unread;
 
 use std::collections::BTreeMap;
 

@@ -16,7 +16,9 @@ impl Scene {
 
 #[test]
 fn a_start_asks_for_the_newest_version_that_begins_so_or_for_one_in_full() {
-    for (to, hint) in [("v1.16", json!("v1.16")), (NEW, Value::Null), (&NEW[1..], Value::Null)] {
+    for (to, hint) in
+        [("v1.16", json!("v1.16")), ("1.16.7", json!("v1.16.7")), (NEW, Value::Null), (&NEW[1..], Value::Null)]
+    {
         let mut scene = settled();
         scene.said(|view| verbs::start(view, to)).unwrap();
         let asked = &scene.tkc["spec"]["distribution"];
