@@ -257,7 +257,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn time(value: &Value) -> Option<Timestamp> {
+pub(super) fn time(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 

@@ -13,10 +13,10 @@ use drover_api::cluster_api::secrets;
 use drover_api::marks::FIELD_MANAGER;
 use drover_api::tanzu::DISTRIBUTION_LABEL;
 use drover_clock::{Clock, later};
-use drover_core::guest::cluster_configuration;
 use drover_core::guest::tanzu::addons::{
     Deed, Observed, Order, Served, Source, Step, Told, Unread, course, needs, refused, unreachable, unreadable,
 };
+use drover_core::guest::{cluster_configuration, has_condition};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
@@ -257,9 +257,7 @@ fn kinds(list: &Value, version: &str) -> BTreeMap<String, Served> {
 }
 
 fn readiness(node: &Value) -> Option<(String, bool)> {
-    let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-    let ready = conditions.any(|one| one["type"] == "Ready" && one["status"] == "True");
-    Some((node["metadata"]["name"].as_str()?.to_owned(), ready))
+    Some((node["metadata"]["name"].as_str()?.to_owned(), has_condition(node, "Ready")))
 }
 
 /// A Node, and the distribution that it names.

@@ -12,6 +12,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{View, text};
+use crate::guest::health::has_condition;
 use crate::guest::order::Order;
 use crate::guest::seen::Collection;
 
@@ -85,13 +86,9 @@ pub fn is_for(job: &Value, order: &Order) -> bool {
 }
 
 pub fn state(job: &Value) -> State {
-    let is_true = |kind: &str| {
-        let mut all = job["status"]["conditions"].as_array().into_iter().flatten();
-        all.any(|condition| condition["type"] == kind && condition["status"] == "True")
-    };
     match () {
-        () if is_true("Failed") => State::Failed,
-        () if is_true("Complete") => State::Complete,
+        () if has_condition(job, "Failed") => State::Failed,
+        () if has_condition(job, "Complete") => State::Complete,
         () if halted(job).is_some() => State::Failed,
         () => State::Active,
     }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::places::{self, Gate};
 use super::workers::{Target, Workers};
-use super::{Reason, Spent, View, Wait, text};
+use super::{Reason, Spent, View, Wait, owners, text};
 use crate::decision::Act;
 use crate::guest::dialect::Dialect;
 use crate::guest::order::Version;
@@ -316,8 +316,7 @@ pub fn limited(view: &View<'_>, object: Object, reason: Reason, sentence: String
 }
 
 fn is_owned(object: &Value, by: &Value) -> bool {
-    let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-    owners.any(|owner| owner["uid"] == by["metadata"]["uid"] && owner["controller"] == true)
+    owners(object).any(|owner| owner["uid"] == by["metadata"]["uid"] && owner["controller"] == true)
 }
 
 /// Every Machine is of the current templates and available, and none of the others is left.

@@ -21,7 +21,7 @@ use super::publish::Findings;
 use super::rollout::{self, limited};
 use super::wanted::Wanted;
 use super::workers::{self, Workers};
-use super::{Held, Reason, View, Wait, addons, classes, text};
+use super::{Held, Reason, View, Wait, addons, classes, owners, text};
 use crate::decision::Act;
 use crate::guest::dialect::Dialect;
 use crate::guest::seen::Collection;
@@ -71,8 +71,7 @@ fn parts<'a>(view: &View<'a>) -> impl Iterator<Item = &'a Value> {
 
 /// It belongs to another TanzuKubernetesCluster, which had the same name.
 pub fn is_anothers(view: &View<'_>, object: &Value) -> bool {
-    let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-    owners.any(|owner| owner["kind"] == view.tkc["kind"] && owner["uid"] != view.uid())
+    owners(object).any(|owner| owner["kind"] == view.tkc["kind"] && owner["uid"] != view.uid())
 }
 
 fn is_of_an_earlier(view: &View<'_>, object: &Value) -> bool {
