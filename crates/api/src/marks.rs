@@ -187,6 +187,17 @@ pub const CREATION_DONE: &str = "done";
 /// guarded by its resourceVersion, while the cluster holds its place; so a Job that a dead leader's request makes late does nothing.
 pub const BEGUN: &str = "drover.dev/begun";
 
+/// Annotation of a Job that updates a guest's control plane: why it was kept from starting, in a sentence.
+///
+/// It comes, where the number of clusters at work is limited, in the one patch that takes the Job's pods away, when none of them has started
+/// in time: the place goes to another cluster. It goes with the Job, which whoever wants another try deletes.
+pub const JOB_FAILED: &str = "drover.dev/failed";
+
+/// Annotation of a Job that has updated a guest's control plane: nothing differed any more when it had ended.
+///
+/// It stays. What differs afterwards, such as a Machine that is lost, is for another Job, and this one makes way for it.
+pub const SETTLED: &str = "drover.dev/settled";
+
 /// Label of the ConfigMap whose annotation [`CLAIMS`] says, as JSON, which guest clusters are updated now.
 ///
 /// It is changed only with its resourceVersion. A cluster's entry goes when the cluster is as it is asked for, or has halted.
@@ -248,6 +259,8 @@ mod tests {
             REPOSITORY,
             CERTIFICATES_OF,
             BEGUN,
+            JOB_FAILED,
+            SETTLED,
             PLACES,
             FENCED,
             NODE_LEAVES,

@@ -29,7 +29,7 @@ impl Member {
         self.healthy && !self.name.is_empty()
     }
 
-    fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         if self.name.is_empty() { format!("{:x}", self.id) } else { self.name.clone() }
     }
 }

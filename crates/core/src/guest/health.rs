@@ -137,7 +137,8 @@ fn is_well(pod: &Value) -> bool {
         && steps.all(|condition| condition["status"] == "True")
 }
 
-fn has_condition(object: &Value, kind: &str) -> bool {
+/// A condition of an object is `True`.
+pub fn has_condition(object: &Value, kind: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array();
     conditions.into_iter().flatten().any(|condition| condition["type"] == kind && condition["status"] == "True")
 }

@@ -31,6 +31,7 @@ pub use cordon::failed as cordons_of_a_failed_try;
 pub use decide::decide;
 pub use dialect::Dialect;
 pub use etcd::Member;
+pub use health::has_condition;
 pub use kubeadm::cluster_configuration;
 pub(crate) use order::begins_with;
 pub use order::{MACHINE_TIMEOUT, Order, OrderError, Patches, Version};

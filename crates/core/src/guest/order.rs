@@ -80,9 +80,14 @@ impl std::fmt::Display for Version {
     }
 }
 
-/// Whether a version is one that a hint stands for: `v1.15.1` for `v1.15.1+vmware.1`, and not for `v1.15.10`.
+/// Whether a version is one that a hint stands for, either with or without `v`: `v1.15.1` for `v1.15.1+vmware.1`, and not for `v1.15.10`.
 pub fn begins_with(version: &str, hint: &str) -> bool {
+    let (version, hint) = (bare(version), bare(hint));
     version.strip_prefix(hint).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '+', '-']))
+}
+
+fn bare(version: &str) -> &str {
+    version.strip_prefix('v').unwrap_or(version)
 }
 
 impl Patches {

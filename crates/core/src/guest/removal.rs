@@ -1,7 +1,7 @@
 //! An old machine goes: its leadership first, then its pods, its member of etcd, and in the end the Machine itself.
 
 use super::cordon;
-use super::etcd::next_leader;
+use super::etcd::{Member, next_leader};
 use super::view::{Flow, Machine, View};
 use super::wait::{Deed, Next, Reason, Write};
 use crate::decision::Act;
@@ -31,17 +31,23 @@ pub fn remove<'a>(view: &View<'a>, old: &Machine<'a>, newcomer: &str, drains: bo
     }))]))
 }
 
-/// A member whose machine is gone is removed, unless a machine is still coming, whose it may be.
+/// A member whose machine is gone is removed, unless a machine is still coming, whose it may be. One that never started has no name: it is
+/// nobody's if every machine has a member of its own.
 pub fn forget_strays<'a>(view: &View<'a>, machines: &[Machine<'a>]) -> Flow<()> {
     if machines.iter().any(|machine| view.node_of(machine).is_none()) {
         return Ok(());
     }
     let members = view.members()?;
     let names: Vec<String> = machines.iter().map(|machine| view.member_name(machine)).collect();
-    match members.iter().find(|member| !member.name.is_empty() && !names.contains(&member.name)) {
+    let has_all = names.iter().all(|name| members.iter().any(|member| member.name == *name));
+    let is_stray = |member: &&Member| match member.name.as_str() {
+        "" => has_all,
+        _ => !names.contains(&member.name),
+    };
+    match members.iter().find(is_stray) {
         Some(stray) => {
             view.may_remove_member(members, stray.id)?;
-            Err(Next::Act(vec![Deed::RemoveMember { id: stray.id, name: stray.name.clone() }]))
+            Err(Next::Act(vec![Deed::RemoveMember { id: stray.id, name: stray.shown() }]))
         }
         None => Ok(()),
     }

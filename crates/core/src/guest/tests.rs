@@ -623,6 +623,18 @@ fn machines_that_another_controller_replaces_are_left_to_it() {
         json!([{ "kind": "KubeadmControlPlane", "name": "cp", "controller": true }]);
     scene.put(Collection::Machines, machine);
     assert_eq!(scene.goes(), (Vec::new(), "fails: AnotherControllerActs".into()));
+
+    let owned = |kind: &str, controls: bool| {
+        let mut scene = settled();
+        let mut machine = scene.get(Collection::Machines, "a");
+        machine["metadata"]["ownerReferences"] = json!([{ "kind": kind, "name": "cp", "controller": controls }]);
+        scene.put(Collection::Machines, machine);
+        scene.goes().1
+    };
+    let refused = "fails: AnotherControllerActs";
+    assert_eq!(owned("RKE2ControlPlane", true), refused, "whoever it is");
+    assert_ne!(owned("TanzuKubernetesCluster", true), refused);
+    assert_ne!(owned("Cluster", false), refused, "whoever only goes first");
 }
 
 #[test]

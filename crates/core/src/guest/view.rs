@@ -247,16 +247,17 @@ impl<'a> Machine<'a> {
         self.dialect.failure(&self.object["status"])
     }
 
-    /// Another object that replaces it when it sees fit.
+    /// Another object that acts on it when it sees fit. A TanzuKubernetesCluster leaves that to whoever updates its control plane.
     pub fn controller(&self) -> Option<String> {
         let owners = self.object["metadata"]["ownerReferences"].as_array()?;
-        let owner =
-            owners.iter().find(|owner| owner["controller"] == true && owner["kind"] == "KubeadmControlPlane")?;
-        owner["name"].as_str().map(|name| format!("KubeadmControlPlane {name}"))
+        let is_another = |owner: &&Value| owner["controller"] == true && owner["kind"] != "TanzuKubernetesCluster";
+        let owner = owners.iter().find(is_another)?;
+        let [kind, name] = ["kind", "name"].map(|field| owner[field].as_str().unwrap_or_default());
+        Some(format!("{kind} {name}"))
     }
 }
 
-fn time(value: &Value) -> Option<Timestamp> {
+pub(super) fn time(value: &Value) -> Option<Timestamp> {
     value.as_str()?.parse().ok()
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use drover_api::cluster_api::machine::annotations::UPGRADE_ID;
 use drover_api::cluster_api::{labels, secrets};
-use drover_api::marks::{HELD, PAUSED};
+use drover_api::marks::{HELD, JOB_FAILED, PAUSED};
 use drover_api::tanzu::tanzu_kubernetes_cluster::{addon_states, node_states, phases};
 use drover_api::tanzu::tanzu_kubernetes_release::{conditions, labels as release_labels};
 use drover_api::tanzu::{NAMESPACE, tanzu_kubernetes_cluster::jobs};
@@ -378,7 +378,8 @@ fn earlier_update(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     let mut findings: Vec<Finding> = unfinished
         .map(|job| {
             let name = &job.metadata.name;
-            let state = if job.failure().is_some() { "has failed" } else { "is under way" };
+            let has_failed = job.failure().is_some() || job.metadata.annotations.contains_key(JOB_FAILED);
+            let state = if has_failed { "has failed" } else { "is under way" };
             Finding::new(format!("Job {NAMESPACE}/{name} {state}")).on(job).remedy(format!(
                 "kubectl -n {NAMESPACE} logs -l job-name={name}; then, if it has failed: kubectl -n {NAMESPACE} delete job {name}"
             ))

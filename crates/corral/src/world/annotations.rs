@@ -93,6 +93,9 @@ pub const PROVISIONING_DURATION: &str = "corral.drover.dev/provisioning-duration
 pub const PROVISIONING_FAILS: &str = "corral.drover.dev/provisioning-fails";
 /// The same: how long it takes until it is gone. On a Machine, `never` for one that does not go.
 pub const DELETION_DURATION: &str = "corral.drover.dev/deletion-duration";
+/// On the infrastructure of a guest's Machine: [`DIES`] for one on which kubeadm dies between adding a member to etcd and starting it.
+pub const JOIN: &str = "corral.drover.dev/join";
+pub const DIES: &str = "dies";
 /// On a Cluster of Cluster API: `away` while the API of the guest cluster cannot be reached, [`SILENT`] while it takes requests and answers
 /// none.
 pub const WORKLOAD_API: &str = "corral.drover.dev/workload-api";

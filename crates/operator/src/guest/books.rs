@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use drover_api::cluster_api::{BOOTSTRAP_GROUP, secrets};
+use drover_api::cluster_api::{BOOTSTRAP_GROUP, labels, secrets};
 use drover_clock::{Clock, between};
 use drover_core::guest::{Collection, Dialect, Object, Seen, Side};
 use jiff::Timestamp;
@@ -41,6 +41,7 @@ pub struct Books {
     api: Api,
     clock: Clock,
     namespace: String,
+    cluster: String,
     /// Of whom nothing was heard yet.
     awaited: BTreeSet<Source>,
     /// Who cannot be seen, and why.
@@ -48,6 +49,8 @@ pub struct Books {
     infrastructure: BTreeSet<String>,
     /// The version of each group of infrastructure that Machines name without one.
     versions: BTreeMap<String, String>,
+    /// Why the version of a group is not known.
+    unversioned: BTreeMap<String, String>,
     follows_guest: bool,
     unreachable: Option<String>,
 }
@@ -63,10 +66,12 @@ impl Books {
             api,
             clock,
             namespace: namespace.to_owned(),
+            cluster: cluster.to_owned(),
             awaited: BTreeSet::new(),
             unseen: BTreeMap::new(),
             infrastructure: BTreeSet::new(),
             versions: BTreeMap::new(),
+            unversioned: BTreeMap::new(),
             follows_guest: false,
             unreachable: None,
         };
@@ -154,6 +159,17 @@ impl Books {
         !awaits && self.unknown_groups().is_empty()
     }
 
+    /// What the management cluster has not told yet, and why, where it says so.
+    pub fn missing(&self) -> Option<(String, Option<String>)> {
+        let of_management = |(collection, _): &&Source| !Collection::OF_GUEST.contains(collection);
+        let awaited = self.awaited.iter().filter(of_management);
+        let paths = awaited.map(|source| (source.1.clone(), self.unseen.get(source).map(|(_, why)| why.clone())));
+        let groups = self.unknown_groups().into_iter();
+        let groups = groups.map(|group| (format!("/apis/{group}"), self.unversioned.get(&group).cloned()));
+        let all: Vec<(String, Option<String>)> = paths.chain(groups).collect();
+        all.iter().find(|(_, why)| why.is_some()).or(all.first()).cloned()
+    }
+
     /// The guest has not told all yet, and has not had the time to.
     pub fn guest_is_listed_soon(&self, started: Timestamp) -> bool {
         let awaits = self.awaited.iter().any(|(collection, _)| Collection::OF_GUEST.contains(collection));
@@ -224,20 +240,35 @@ impl Books {
         }
     }
 
+    /// What the Machines of the control plane name as their infrastructure. Those of others in the namespace are nothing to it: what they are made of
+    /// need not even be served.
+    fn references(&self) -> impl Iterator<Item = &Value> {
+        let is_one = |machine: &&Value| {
+            let all = &machine["metadata"]["labels"];
+            all[labels::CLUSTER_NAME] == self.cluster && all[labels::CONTROL_PLANE].is_string()
+        };
+        self.seen.all(Collection::Machines).filter(is_one).map(|machine| &machine["spec"]["infrastructureRef"])
+    }
+
     /// Groups that Machines name without a version, of which it is not known yet.
     fn unknown_groups(&self) -> BTreeSet<String> {
-        let references = self.seen.all(Collection::Machines).map(|machine| &machine["spec"]["infrastructureRef"]);
-        let named = references.filter_map(|reference| reference["apiGroup"].as_str());
+        let named = self.references().filter_map(|reference| reference["apiGroup"].as_str());
         named.filter(|group| !self.versions.contains_key(*group)).map(str::to_owned).collect()
     }
 
     /// The server says which version of a group it likes best. One that does not answer is asked again with the next news.
     async fn learn_versions(&mut self) {
         for group in self.unknown_groups() {
-            let Ok(body) = self.api.get(&format!("/apis/{group}")).await else { continue };
-            let said: Value = serde_json::from_slice(&body).unwrap_or_default();
-            if let Some(version) = said["preferredVersion"]["groupVersion"].as_str() {
-                self.versions.insert(group, version.to_owned());
+            let said: Value = match self.api.get(&format!("/apis/{group}")).await {
+                Ok(body) => serde_json::from_slice(&body).unwrap_or_default(),
+                Err(error) => {
+                    self.unversioned.insert(group, error.to_string());
+                    continue;
+                }
+            };
+            match said["preferredVersion"]["groupVersion"].as_str() {
+                Some(version) => drop(self.versions.insert(group, version.to_owned())),
+                None => drop(self.unversioned.insert(group, "it names no version that it prefers".to_owned())),
             }
         }
         self.follow_infrastructure();
@@ -246,8 +277,7 @@ impl Books {
     /// Machines name the kinds of their infrastructure.
     fn follow_infrastructure(&mut self) {
         let mut paths = Vec::new();
-        for machine in self.seen.all(Collection::Machines) {
-            let reference = &machine["spec"]["infrastructureRef"];
+        for reference in self.references() {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let known = reference["apiGroup"].as_str().map(|group| self.versions.get(group));
             let api_version = match known {

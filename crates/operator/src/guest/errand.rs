@@ -13,10 +13,10 @@ use drover_api::cluster_api::secrets;
 use drover_api::marks::FIELD_MANAGER;
 use drover_api::tanzu::DISTRIBUTION_LABEL;
 use drover_clock::{Clock, later};
-use drover_core::guest::cluster_configuration;
 use drover_core::guest::tanzu::addons::{
-    Deed, Observed, Order, Served, Source, Step, Told, course, needs, refused, unreachable,
+    Deed, Observed, Order, Served, Source, Step, Told, Unread, course, needs, refused, unreachable, unreadable,
 };
+use drover_core::guest::{cluster_configuration, has_condition};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
@@ -30,6 +30,8 @@ use crate::api::{Api, ApiError};
 
 /// A guest does not take longer to say which Nodes it has.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+/// A whole visit does not take longer: others wait for their turn.
+const VISIT: Duration = Duration::from_mins(10);
 /// Remembered, managed, applied, defined, overtaken by others, deleted, forgotten: more turns mean that somebody works against it.
 const TURNS: usize = 12;
 /// What machines join with.
@@ -62,7 +64,9 @@ impl Errand {
         };
         let nodes = reached.as_ref().ok().map(|(_, nodes)| nodes.iter().filter_map(readiness).collect());
         let configuration = match &reached {
-            Ok((guest, _)) => there(guest, KUBEADM).await.ok().flatten(),
+            Ok((guest, _)) => {
+                tokio::time::timeout(limit, there(guest, KUBEADM)).await.ok().and_then(Result::ok).flatten()
+            }
             Err(_) => None,
         };
         let configuration = configuration.as_ref().and_then(cluster_configuration);
@@ -72,7 +76,10 @@ impl Errand {
             (None, _) => Visit::Unasked,
             (Some(order), Err(why)) => Visit::Told(unreachable(order, why)),
             (Some(order), Ok((guest, nodes))) => {
-                self.reconcile(guest, order, nodes).await.map_or(Visit::BrokenOff, Visit::Told)
+                let limit = self.clock.on_the_wall(VISIT);
+                let late = || Some(unreachable(order, &format!("it was not done within {} s", VISIT.as_secs())));
+                let told = tokio::time::timeout(limit, self.reconcile(guest, order, nodes)).await;
+                told.unwrap_or_else(|_| late()).map_or(Visit::BrokenOff, Visit::Told)
             }
         };
         let is_slow = self.clock.now() > later(began, SOON);
@@ -94,8 +101,8 @@ impl Errand {
         let mut observed = Observed { nodes, ..Observed::default() };
         let mut turns = 0;
         loop {
-            if let Err(why) = look(guest, order, &mut observed).await {
-                return Some(unreachable(order, &why));
+            if let Err(told) = look(guest, order, &mut observed).await {
+                return Some(told);
             }
             let course = course(order, &observed);
             turns += 1;
@@ -124,23 +131,35 @@ pub async fn kubeconfig_of(api: &Api, namespace: &str, cluster: &str) -> Result<
     kubeconfig.ok_or_else(|| ApiError::Unreadable(format!("Secret {namespace}/{name} holds no kubeconfig")))
 }
 
-/// Reads what the next decision needs.
-async fn look(guest: &Api, order: &Order, observed: &mut Observed) -> Result<(), String> {
+/// Reads what the next decision needs; else what that means for all add-ons.
+async fn look(guest: &Api, order: &Order, observed: &mut Observed) -> Result<(), Told> {
     loop {
         let (versions, objects) = needs(order, observed);
         if versions.is_empty() && objects.is_empty() {
             return Ok(());
         }
         for version in versions {
-            let kinds =
-                discover(guest, &version).await.map_err(|error| format!("cannot discover {version}: {error}"))?;
-            observed.served.insert(version, kinds);
+            match discover(guest, &version).await {
+                Ok(kinds) => drop(observed.served.insert(version, kinds)),
+                Err(error) => unread(order, observed, Unread::Version(version), &error)?,
+            }
         }
         for object in objects {
             let Some(path) = observed.served(&object).map(|served| served.path(&object)) else { continue };
-            let found = there(guest, &path).await.map_err(|error| format!("cannot read {object}: {error}"))?;
-            observed.objects.insert(object, found);
+            match there(guest, &path).await {
+                Ok(found) => drop(observed.objects.insert(object, found)),
+                Err(error) => unread(order, observed, Unread::Object(object), &error)?,
+            }
         }
+    }
+}
+
+/// What a guest has answered with a code concerns those add-ons alone that need it; one that does not answer concerns all.
+fn unread(order: &Order, observed: &mut Observed, what: Unread, error: &ApiError) -> Result<(), Told> {
+    tracing::warn!("cannot {what} of the guest cluster: {error}");
+    match error.code() {
+        Some(code) => what.note(order, observed, code, &error.to_string()).map_err(|why| unreadable(order, &why)),
+        None => Err(unreachable(order, &format!("cannot {what}: {error}"))),
     }
 }
 
@@ -238,9 +257,7 @@ fn kinds(list: &Value, version: &str) -> BTreeMap<String, Served> {
 }
 
 fn readiness(node: &Value) -> Option<(String, bool)> {
-    let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-    let ready = conditions.any(|one| one["type"] == "Ready" && one["status"] == "True");
-    Some((node["metadata"]["name"].as_str()?.to_owned(), ready))
+    Some((node["metadata"]["name"].as_str()?.to_owned(), has_condition(node, "Ready")))
 }
 
 /// A Node, and the distribution that it names.

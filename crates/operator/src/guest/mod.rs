@@ -144,6 +144,7 @@ pub async fn update(
         drained: BTreeSet::new(),
         told: Vec::new(),
         refused: None,
+        unseen: None,
         books,
         guests,
         clock,
@@ -195,6 +196,8 @@ struct Update<'a> {
     told: Vec<Wait>,
     /// What is refused again and again, and since when.
     refused: Option<(String, Timestamp)>,
+    /// Since when the management cluster has not told all, and what was last said of it.
+    unseen: Option<(Timestamp, String)>,
     tell: &'a mut (dyn FnMut(Saying) + Send),
 }
 
@@ -218,9 +221,10 @@ impl Update<'_> {
                 return Err(UpdateError::Forbidden { what, cause });
             }
             if !self.books.management_is_whole() {
-                self.books.hear_until(later(self.clock.now(), LOOK_AGAIN)).await;
+                self.await_management().await?;
                 continue;
             }
+            self.unseen = None;
             self.reach_guest().await?;
             if self.books.guest_is_listed_soon(self.started) {
                 self.books.hear_until(later(self.clock.now(), PAUSE)).await;
@@ -240,6 +244,25 @@ impl Update<'_> {
                 }
             }
         }
+    }
+
+    /// What the management cluster does not tell is said as soon as it is known why, and waited for no longer than a machine is.
+    async fn await_management(&mut self) -> Result<(), UpdateError> {
+        let Some((path, why)) = self.books.missing() else { return Ok(()) };
+        let what = format!("read {path}");
+        let now = self.clock.now();
+        let unseen = self.unseen.get_or_insert_with(|| (now, String::new()));
+        let deadline = unseen.0.checked_add(self.order.machine_timeout).unwrap_or(Timestamp::MAX);
+        if now >= deadline {
+            let cause = why.unwrap_or_else(|| "it does not answer".to_owned());
+            return Err(UpdateError::Refused { what, cause });
+        }
+        if let Some(said) = why.map(|why| format!("cannot {what}: {why}")).filter(|said| *said != unseen.1) {
+            unseen.1.clone_from(&said);
+            (self.tell)(Saying::Refused(said));
+        }
+        self.books.hear_until(later(now, LOOK_AGAIN).min(deadline)).await;
+        Ok(())
     }
 
     /// Connects to the guest cluster, once there is something to connect with.

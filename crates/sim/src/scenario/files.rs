@@ -140,6 +140,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "guest-cut-off",
     "guest-machine-never-comes",
     "guest-member-stays",
+    "guest-join-dies",
     "guest-machine-stays",
     "guest-tkc",
     "guest-tkc-workers-never-come",

@@ -40,6 +40,11 @@ fn a_crash_at_writes_of_five_machines_update_does_no_harm() {
     no_crash_does_harm("guest-five-machines", 13);
 }
 
+#[test]
+fn a_member_of_etcd_that_never_started_goes_whoever_crashes() {
+    no_fault_does_harm("guest-join-dies", &Fault::CrashAfter, 31);
+}
+
 /// A machine takes 60 s to be had, 10 s to boot, 5 s to learn, 15 s to go; nothing of that can be done side by side. Before the first,
 /// the simulated guest itself needs 2 s until its pods are up.
 #[test]
@@ -52,6 +57,19 @@ fn an_update_takes_hardly_longer_than_its_machines_do() {
         assert_eq!(outcome.violations, []);
         assert!(ratio <= 1.02, "{name}: {ratio}");
     }
+}
+
+/// Of a whole TanzuKubernetesCluster the order leaves this to do one after the other: the three machines of its control plane, as above; then
+/// each of two workers is had (60 s) and boots (10 s), while the old one of the worker before goes; and the last old one goes (15 s).
+/// All else (what differs, add-ons, the Job and its pod, templates, and what is waited for between two machines) is on top of that.
+#[test]
+fn an_update_of_a_whole_cluster_takes_hardly_longer_than_its_machines_do() {
+    let outcome = run(&built_in("guest-tkc"), &Terms::calm(1)).unwrap();
+    let machines = 3.0 * (60.0 + 10.0 + 5.0 + 15.0) + 2.0 * (60.0 + 10.0) + 15.0;
+    let ratio = (outcome.virtual_seconds - 2.0) / machines;
+    println!("guest-tkc: {} s, {ratio:.4} times the {machines} s of its machines", outcome.virtual_seconds);
+    assert_eq!(outcome.violations, []);
+    assert!(ratio <= 1.02, "{ratio}\n{}", outcome.trace().join("\n"));
 }
 
 /// Faults find each of the two by its name.

@@ -30,11 +30,13 @@ const OLDEST_WORKER: [u64; 2] = [2, 3];
 /// What becomes of the control plane.
 #[derive(Debug, PartialEq)]
 pub enum Course {
-    /// It is as it is asked for.
-    Settled,
+    /// It is as it is asked for, which is noted last of all: nothing waits for that.
+    Settled(Vec<Write>),
     Waits(Wait),
     /// Nothing is done to the cluster before a person has done something.
     Stopped(Wait),
+    /// The same, as soon as this is written.
+    Halts(Wait, Write),
     /// The first of these changes the TanzuKubernetesCluster itself, and is decided on alone.
     Marks(Write),
     Acts(Vec<Write>),
@@ -182,57 +184,22 @@ pub fn course(view: &View<'_>, order: &Order, differs: bool, addons: Option<Wait
         return Course::Stopped(failure(view, failed, "has failed"));
     }
     if let Some(active) = job::at_work(view) {
-        let object = job_object(active);
-        let sentence = format!("{object} is at work on the control plane");
-        let remedy = format!("kubectl -n {NAMESPACE} logs -l job-name={}", object.name);
-        let updating = view.wait(object, Reason::ControlPlaneUpdating, sentence).with_remedy(remedy);
-        let without = pods::without(view, active);
-        // A pod comes a moment after its Job.
-        let updating = if without.is_some() { updating.counted(view, pods::POD) } else { updating };
-        let is_time = |wait: &Wait| updating.is_over() || view.is_counted(&wait.subject, wait.reason);
-        if let Some(wait) = without.filter(is_time).or_else(|| pods::unstarted(view, active)) {
-            let sentence = format!("time is up: {}", wait.sentence);
-            let late = view.wait(wait.subject.clone(), Reason::ControlPlaneUpdateFailed, sentence);
-            // Whoever looked before has waited for it in vain.
-            let is_late = wait.is_over() || view.published(&late.subject, late.reason).is_some();
-            let remedy = wait.remedy.clone().unwrap_or_default();
-            return if is_late { Course::Stopped(late.with_remedy(remedy)) } else { Course::Waits(wait) };
-        }
-        return Course::Waits(updating);
+        return at_work(view, active);
     }
     if !differs {
-        let unbegun: Vec<Write> = jobs.iter().filter(|one| job::is_unbegun(one)).map(|one| cleared(one)).collect();
-        return match has_finalizer(view) {
-            _ if !unbegun.is_empty() => Course::Acts(unbegun),
-            true => Course::Marks(finalizer(view, false)),
-            false => Course::Settled,
-        };
+        return rest(view, order, &jobs);
     }
     let (prepared, others): (Vec<&Value>, Vec<&Value>) =
         jobs.iter().partition(|one| job::is_unbegun(one) && job::is_for(one, order));
-    if let Some(ended) = others.iter().find(|one| job::is_for(one, order)) {
+    if let Some(ended) = others.iter().find(|one| job::is_for(one, order) && !job::is_settled(one)) {
         let wait = failure(view, ended, "has ended well, and yet machines differ from what is asked for");
         // Whoever looked before has waited for it in vain.
         let is_told = view.published(&wait.subject, wait.reason).is_some();
         let settles = settles(view, ended);
         return if is_told || settles.is_over() { Course::Stopped(wait) } else { Course::Waits(settles) };
     }
-    if let Some(wait) = addons {
-        return Course::Waits(wait);
-    }
-    if view.machines(true).next().is_none() {
-        let sentence = "its control plane has no Machine left, which others could be made of";
-        let wait = view.wait(view.object(), Reason::CountDiffers, sentence);
-        return Course::Waits(wait.with_remedy("bring a Machine of it back, or make the cluster anew"));
-    }
-    if let Some(wait) = unknown(view, order) {
-        return Course::Waits(wait);
-    }
-    if let Some(wait) = workers_too_old(view, order) {
-        return Course::Stopped(wait);
-    }
-    if let Some(wait) = pods::left_behind(view, &jobs) {
-        return Course::Waits(wait);
+    if let Some(held) = held(view, order, &jobs, addons) {
+        return held;
     }
     match places::gate(view) {
         Gate::Open => {}
@@ -251,11 +218,101 @@ pub fn course(view: &View<'_>, order: &Order, differs: bool, addons: Option<Wait
             purpose: "let the update of a control plane begin",
         }]);
     }
-    let outdated = others.iter().map(|one| cleared(one));
+    let outdated: Vec<Write> = others.iter().map(|one| cleared(one)).collect();
+    // The next one has the same name, which is free when this one is gone.
+    if others.iter().any(|one| job::is_for(one, order)) {
+        return Course::Acts(outdated);
+    }
     let manifest = job::manifest(view, order);
     let object = Object::of(Side::Management, &manifest);
     let create = Write { object, act: Act::Create(manifest), purpose: "begin the update of a control plane" };
-    Course::Acts(outdated.chain([create]).collect())
+    Course::Acts(outdated.into_iter().chain([create]).collect())
+}
+
+/// A Job is at work, or should be: one whose pod does not come, or does not start, halts the cluster after a while.
+fn at_work(view: &View<'_>, active: &Value) -> Course {
+    let object = job_object(active);
+    let sentence = format!("{object} is at work on the control plane");
+    let remedy = format!("kubectl -n {NAMESPACE} logs -l job-name={}", object.name);
+    let updating = view.wait(object, Reason::ControlPlaneUpdating, sentence).with_remedy(remedy);
+    let without = pods::without(view, active);
+    // A pod comes a moment after its Job.
+    let updating = if without.is_some() { updating.counted(view, pods::POD) } else { updating };
+    let is_time = |wait: &Wait| updating.is_over() || view.is_counted(&wait.subject, wait.reason);
+    let Some(wait) = without.filter(is_time).or_else(|| pods::unstarted(view, active)) else {
+        return Course::Waits(updating);
+    };
+    // Whoever has it tried again takes the Job away: that is to blame, whichever pod of it there is.
+    let Some(late) = late(view, &wait, job_object(active)) else { return Course::Waits(wait) };
+    match view.places {
+        // The place goes to another cluster: this Job must not begin behind its back.
+        Some(_) => {
+            let withdraw = Write {
+                object: job_object(active),
+                act: Act::Patch(job::withdrawn(active, &late.sentence)),
+                purpose: "keep a Job that does not start from starting late",
+            };
+            Course::Halts(late.with_remedy(again(view)), withdraw)
+        }
+        None => {
+            let remedy = wait.remedy.unwrap_or_default();
+            Course::Stopped(
+                late.with_remedy(format!("{remedy}; to try again: drover upgrade retry tkc/{}", view.key())),
+            )
+        }
+    }
+}
+
+/// What is said of a wait that is over, and of what whoever looked before has waited for in vain.
+fn late(view: &View<'_>, wait: &Wait, subject: Object) -> Option<Wait> {
+    let sentence = format!("time is up: {}", wait.sentence);
+    let late = view.wait(subject, Reason::ControlPlaneUpdateFailed, sentence);
+    (wait.is_over() || view.published(&late.subject, late.reason).is_some()).then_some(late)
+}
+
+fn again(view: &View<'_>) -> String {
+    format!(
+        "once that is mended: drover upgrade retry tkc/{}; where Jobs may run is said by --guest-job-node-selector of the operator",
+        view.key()
+    )
+}
+
+/// Nothing differs: what was prepared and never begun goes, and what was done is noted to be.
+fn rest(view: &View<'_>, order: &Order, jobs: &[&Value]) -> Course {
+    let unbegun: Vec<Write> = jobs.iter().filter(|one| job::is_unbegun(one)).map(|one| cleared(one)).collect();
+    let is_done =
+        |one: &&&Value| job::is_for(one, order) && job::state(one) == State::Complete && !job::is_settled(one);
+    let done: Vec<Write> = jobs.iter().filter(is_done).map(|one| noted_as_settled(one)).collect();
+    match has_finalizer(view) {
+        _ if !unbegun.is_empty() => Course::Acts(unbegun),
+        true => Course::Marks(finalizer(view, false)),
+        false => Course::Settled(done),
+    }
+}
+
+/// What speaks against another Job, before it is its turn.
+fn held(view: &View<'_>, order: &Order, jobs: &[&Value], addons: Option<Wait>) -> Option<Course> {
+    // Add-ons would be waited for in vain: nothing of the guest answers without one.
+    if view.machines(true).next().is_none() {
+        let sentence = "its control plane has no Machine left, which others could be made of";
+        let wait = view.wait(view.object(), Reason::ControlPlaneUpdateFailed, sentence);
+        return Some(Course::Stopped(wait.with_remedy("bring a Machine of it back, or make the cluster anew")));
+    }
+    if let Some(wait) = addons.or_else(|| unknown(view, order)) {
+        return Some(Course::Waits(wait));
+    }
+    if let Some(wait) = workers_too_old(view, order) {
+        return Some(Course::Stopped(wait));
+    }
+    let wait = pods::left_behind(view, jobs)?;
+    match late(view, &wait, wait.subject.clone()) {
+        Some(late) => Some(Course::Stopped(late.with_remedy(wait.remedy.unwrap_or_default()))),
+        None => Some(Course::Waits(wait)),
+    }
+}
+
+fn noted_as_settled(job: &Value) -> Write {
+    Write { object: job_object(job), act: Act::Patch(job::settled(job)), purpose: "note that an update is done" }
 }
 
 pub fn cleared(job: &Value) -> Write {
@@ -274,6 +331,9 @@ fn settles(view: &View<'_>, job: &Value) -> Wait {
 
 fn failure(view: &View<'_>, job: &Value, how: &str) -> Wait {
     let object = job_object(job);
+    if let Some(why) = job::halted(job) {
+        return view.wait(object, Reason::ControlPlaneUpdateFailed, why).with_remedy(again(view));
+    }
     let name = &object.name;
     let remedy = format!(
         "kubectl -n {NAMESPACE} logs -l job-name={name}; to try again: kubectl -n {NAMESPACE} delete job {name}"

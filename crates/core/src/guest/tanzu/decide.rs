@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use drover_api::marks::GUEST;
-use drover_api::tanzu::NAMESPACE;
 use serde_json::Value;
 
 use super::between::Standing;
@@ -30,8 +29,11 @@ pub fn decide(view: &View<'_>) -> Decision {
     let (mut acts, is_refused) = match look(view, &mut found) {
         Ok(acts) => (acts, false),
         Err(wait) => {
+            // What tells now that it was there once may be gone when somebody looks again.
+            let is_lost = wait.reason == Reason::ClusterMissing;
+            let noted = creation::remembered(view).filter(|_| is_lost);
             found.waits.push(*wait);
-            (Vec::new(), true)
+            (noted.into_iter().collect(), true)
         }
     };
     // Whoever is made endangers nothing that runs, and needs no place.
@@ -107,12 +109,12 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
         classes::refuse(view)?;
     }
 
-    let mut acts = Vec::new();
+    let (mut acts, mut notes) = (Vec::new(), Vec::new());
     let names = differing.iter().map(|(name, _)| name.clone()).collect();
     let mut before = rollout::ControlPlane { halted: false, differing: names };
     let differs = !differing.is_empty() || unfinished.is_some() || scales.is_some();
     match control_plane::course(view, &order, differs, addons::gate(view, &distribution)) {
-        control_plane::Course::Settled => {}
+        control_plane::Course::Settled(last) => notes = last,
         control_plane::Course::Waits(wait) => {
             found.moves = true;
             // A Job that has ended a moment ago is still the cluster's turn.
@@ -123,6 +125,11 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
         control_plane::Course::Stopped(wait) => {
             before.halted = true;
             found.waits.push(wait);
+        }
+        control_plane::Course::Halts(wait, write) => {
+            before.halted = true;
+            found.waits.push(wait);
+            acts.push(write);
         }
         control_plane::Course::Marks(mark) => return Ok(vec![mark]),
         control_plane::Course::Acts(writes) => {
@@ -150,6 +157,7 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
     if found.waits.is_empty() {
         found.waits.extend(addons::leftover(view, &distribution));
     }
+    acts.extend(notes);
     Ok(acts)
 }
 
@@ -248,18 +256,21 @@ fn leave(view: &View<'_>) -> Decision {
     if let Some(job) = jobs.first() {
         let object = control_plane::job_object(job);
         let sentence = format!("{object} has to end before the cluster goes");
-        found.waits.push(view.wait(object, Reason::ClusterLeaves, sentence));
+        let remedy = format!("kubectl describe {}; its pod has half a minute to end", object.arguments());
+        found.waits.push(rollout::limited(view, object, Reason::ClusterLeaves, sentence).with_remedy(remedy));
     } else if control_plane::has_finalizer(view) && place.is_none() {
         // Alone, since it changes the TanzuKubernetesCluster itself, and last: nobody decides on a cluster that is gone.
         return Decision { writes: vec![control_plane::finalizer(view, false)], ..Decision::default() };
     } else if let Some(machine) = view.machines(true).chain(view.machines(false)).next() {
         let object = Object::of(Side::Management, machine);
         let sentence = format!("{object} has to go with the cluster");
-        found.waits.push(view.wait(object, Reason::ClusterLeaves, sentence));
+        let remedy = format!("drover why machine/{}/{}", view.namespace(), object.name);
+        found.waits.push(rollout::limited(view, object, Reason::ClusterLeaves, sentence).with_remedy(remedy));
     }
     acts.extend(place);
     let writes = status(view, &found).into_iter().chain(acts).collect();
-    Decision { writes, waits: found.waits, ..Decision::default() }
+    let (watched, look_again) = counted(view, &found.waits);
+    Decision { writes, waits: found.waits, watched, look_again, ..Decision::default() }
 }
 
 /// How a cluster stands that others come after, by what there is of it.
@@ -282,13 +293,7 @@ pub fn forsaken(system: &Seen, clusters: &BTreeSet<String>) -> Vec<Write> {
         owner.is_some_and(|uid| !clusters.contains(uid)) && job["metadata"]["deletionTimestamp"].is_null()
     };
     let deletion = |job: &Value| Write {
-        object: Object {
-            side: Side::Management,
-            api_version: "batch/v1".to_owned(),
-            kind: "Job".to_owned(),
-            namespace: NAMESPACE.to_owned(),
-            name: text(&job["metadata"]["name"]).to_owned(),
-        },
+        object: control_plane::job_object(job),
         act: Act::Delete { uid: text(&job["metadata"]["uid"]).to_owned() },
         purpose: "clear away the Job of a cluster that is gone",
     };

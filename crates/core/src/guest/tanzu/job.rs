@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use drover_api::cluster_api::labels::CLUSTER_NAME;
-use drover_api::marks::{BEGUN, GUEST};
+use drover_api::marks::{BEGUN, GUEST, JOB_FAILED, SETTLED};
 use drover_api::node::roles::{CONTROL_PLANE, MASTER};
 use drover_api::tanzu::NAMESPACE;
 use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::{CONTAINER, NAME_PREFIX, UPGRADE_ID, UPGRADE_VERSION};
@@ -12,6 +12,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::{View, text};
+use crate::guest::health::has_condition;
 use crate::guest::order::Order;
 use crate::guest::seen::Collection;
 
@@ -51,6 +52,29 @@ pub fn begun(job: &Value) -> Value {
     })
 }
 
+/// Keeps a Job from having pods any more, and says why. Those that it has go.
+pub fn withdrawn(job: &Value, why: &str) -> Value {
+    json!({
+        "metadata": { "resourceVersion": job["metadata"]["resourceVersion"], "annotations": { JOB_FAILED: why } },
+        "spec": { "parallelism": 0 },
+    })
+}
+
+/// Why a Job was kept from starting.
+pub fn halted(job: &Value) -> Option<&str> {
+    job["metadata"]["annotations"][JOB_FAILED].as_str()
+}
+
+/// Notes that all was as a Job has made it.
+pub fn settled(job: &Value) -> Value {
+    json!({ "metadata": { "resourceVersion": job["metadata"]["resourceVersion"], "annotations": { SETTLED: "true" } } })
+}
+
+/// What it was made for was done: what differs since then is for another Job.
+pub fn is_settled(job: &Value) -> bool {
+    job["metadata"]["annotations"][SETTLED].is_string()
+}
+
 /// The Job that is at work on the control plane of this cluster.
 pub fn at_work<'a>(view: &View<'a>) -> Option<&'a Value> {
     of_cluster(view).into_iter().find(|one| state(one) == State::Active && !is_unbegun(one))
@@ -62,13 +86,10 @@ pub fn is_for(job: &Value, order: &Order) -> bool {
 }
 
 pub fn state(job: &Value) -> State {
-    let is_true = |kind: &str| {
-        let mut all = job["status"]["conditions"].as_array().into_iter().flatten();
-        all.any(|condition| condition["type"] == kind && condition["status"] == "True")
-    };
     match () {
-        () if is_true("Failed") => State::Failed,
-        () if is_true("Complete") => State::Complete,
+        () if has_condition(job, "Failed") => State::Failed,
+        () if has_condition(job, "Complete") => State::Complete,
+        () if halted(job).is_some() => State::Failed,
         () => State::Active,
     }
 }

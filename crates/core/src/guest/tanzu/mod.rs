@@ -41,6 +41,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::seen::{Collection, Seen};
+use super::view::time;
 use super::wait::{Object, Side, Write};
 
 /// Everything one decision rests on.
@@ -130,7 +131,7 @@ pub enum Reason {
     ClassMissing,
     /// The control plane must have an odd number of machines.
     CountRefused,
-    /// The number of machines of a control plane cannot be changed, or not yet.
+    /// The number of machines of a control plane is changed later.
     CountDiffers,
     /// A Machine cannot be compared with what is asked for.
     MachineIncomplete,
@@ -285,8 +286,13 @@ impl Wait {
     }
 }
 
-fn time(value: &Value) -> Option<Timestamp> {
-    value.as_str()?.parse().ok()
+fn owners(object: &Value) -> impl Iterator<Item = &Value> {
+    object["metadata"]["ownerReferences"].as_array().into_iter().flatten()
+}
+
+/// An object names this one among its owners: by its uid, since another one may have had the name.
+fn belongs_to(object: &Value, owner: &Value) -> bool {
+    owners(object).any(|one| one["uid"] == owner["metadata"]["uid"])
 }
 
 fn text(value: &Value) -> &str {

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Reason, View, Wait, control_plane, job, publish, rollout, text};
+use super::{Reason, View, Wait, control_plane, job, pods, publish, rollout, text};
 use crate::decision::Act;
 use crate::guest::seen::Collection;
 use crate::guest::wait::{Object, Side, Write};
@@ -145,12 +145,18 @@ fn give_back(view: &View<'_>, places: &Places<'_>, taken: &Taken) -> Option<Writ
 /// Whether machines of the cluster come or go, or will without anybody's doing. Workers that are not all well are on their way if the
 /// cluster has a place, and ill otherwise.
 fn moves(view: &View<'_>, on_its_way: bool) -> bool {
-    let is_at_work = |job: &Value| job::state(job) == job::State::Active && !job::is_unbegun(job);
+    let jobs = job::of_cluster(view);
+    let is_at_work = |job: &&Value| match job::state(job) {
+        job::State::Active => !job::is_unbegun(job),
+        // One that was kept from starting may have started just before.
+        job::State::Failed => job::halted(job).is_some() && pods::are_left(view, job),
+        job::State::Complete => false,
+    };
     let roll = |deployment: &Value| match deployment["spec"]["paused"] == true {
         true => on_its_way && rollout::someone_leaves(view),
         false => rollout::rolls(view, deployment) || on_its_way && !rollout::is_complete(view, deployment),
     };
-    job::of_cluster(view).into_iter().any(is_at_work) || deployments(view).any(roll)
+    jobs.iter().any(is_at_work) || pods::left_behind(view, &jobs).is_some() || deployments(view).any(roll)
 }
 
 fn deployments<'a>(view: &View<'a>) -> impl Iterator<Item = &'a Value> {

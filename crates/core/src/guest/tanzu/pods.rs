@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::job::namespace_in;
-use super::{Reason, View, Wait, text};
+use super::{Reason, View, Wait, belongs_to, text};
 use crate::guest::seen::Collection;
 use crate::guest::wait::{Object, Side};
 
@@ -19,12 +19,7 @@ const ABOUT_TO_START: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
 
 /// Those that a Job has made, the newest last. Pods of an earlier Job of the name are not its own.
 fn of_job<'a>(view: &View<'a>, job: &Value) -> Vec<&'a Value> {
-    let uid = &job["metadata"]["uid"];
-    let is_own = |pod: &&Value| {
-        let mut owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        owners.any(|owner| owner["uid"] == *uid)
-    };
-    let mut pods: Vec<&Value> = view.system.all(Collection::Pods).filter(is_own).collect();
+    let mut pods: Vec<&Value> = view.system.all(Collection::Pods).filter(|pod| belongs_to(pod, job)).collect();
     let age = |pod: &Value| {
         (text(&pod["metadata"]["creationTimestamp"]).to_owned(), text(&pod["metadata"]["name"]).to_owned())
     };
@@ -34,23 +29,33 @@ fn of_job<'a>(view: &View<'a>, job: &Value) -> Vec<&'a Value> {
 
 /// A pod that goes on although its Job is gone: another Job beside it would replace what it makes, and the other way round.
 pub fn left_behind(view: &View<'_>, jobs: &[&Value]) -> Option<Wait> {
-    let has_job = |pod: &Value| {
-        let mut owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        owners.any(|owner| jobs.iter().any(|job| owner["uid"] == job["metadata"]["uid"]))
-    };
+    let has_job = |pod: &Value| jobs.iter().any(|job| belongs_to(pod, job));
     let is_left = |pod: &&Value| {
         pod["metadata"]["labels"][CLUSTER_NAME] == view.name()
             && namespace_in(&pod["spec"]) == Some(view.namespace())
-            && !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
+            && !has_ended(pod)
             && !has_job(pod)
     };
-    let object = object(view.system.all(Collection::Pods).find(is_left)?);
+    let pod = view.system.all(Collection::Pods).find(is_left)?;
+    // One that works ends by itself, and may take as long as an update does. Any other is about to end.
+    let is_limited = pod["status"]["phase"] != "Running" || !pod["metadata"]["deletionTimestamp"].is_null();
+    let object = object(pod);
     let sentence = format!("{object}, whose Job is gone, has not ended yet");
     let remedy = format!(
         "it ends by itself, or with its time to end; where its node is off for certain: kubectl delete {} --force",
         object.arguments()
     );
-    Some(view.wait(object, Reason::ControlPlaneUpdating, sentence).with_remedy(remedy))
+    let wait = view.wait(object, Reason::ControlPlaneUpdating, sentence).with_remedy(remedy);
+    Some(if is_limited { wait.at_most(view, START) } else { wait })
+}
+
+/// A Job has pods that have not ended. Whoever may not read pods goes by what the Job counts.
+pub fn are_left(view: &View<'_>, job: &Value) -> bool {
+    of_job(view, job).into_iter().any(|pod| !has_ended(pod)) || job["status"]["active"].as_u64().unwrap_or(0) > 0
+}
+
+fn has_ended(pod: &Value) -> bool {
+    matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
 }
 
 fn object(pod: &Value) -> Object {

@@ -93,11 +93,12 @@ fn put(status: &mut Value, field: &str, value: Value) {
 
 fn phase(view: &View<'_>, found: &Findings) -> Option<&'static str> {
     let is_up = view.cluster().is_some_and(|cluster| cluster["status"]["controlPlaneInitialized"] == true);
-    let stops = |wait: &Wait| wait.reason.stops() || found.creates && wait.reason == Reason::ClusterMissing;
-    let is_stopped = found.waits.iter().any(stops);
+    let is_lost = found.waits.iter().any(|wait| wait.reason == Reason::ClusterMissing);
+    let is_stopped = found.waits.iter().any(|wait| wait.reason.stops());
     match () {
         () if !view.tkc["metadata"]["deletionTimestamp"].is_null() => Some(phases::DELETING),
-        () if found.creates && is_stopped => Some(phases::FAILED),
+        // Nothing runs any more, and nothing is on its way.
+        () if is_lost || found.creates && is_stopped => Some(phases::FAILED),
         () if found.creates => Some(phases::CREATING),
         () if is_stopped => Some(phases::UPDATE_FAILED),
         () if !found.differences.is_empty() || found.moves => Some(phases::UPDATING),

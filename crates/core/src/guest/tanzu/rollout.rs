@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::places::{self, Gate};
 use super::workers::{Target, Workers};
-use super::{Reason, Spent, View, Wait, text};
+use super::{Reason, Spent, View, Wait, owners, text};
 use crate::decision::Act;
 use crate::guest::dialect::Dialect;
 use crate::guest::order::Version;
@@ -72,6 +72,9 @@ pub fn course(view: &View<'_>, workers: &Workers<'_>, before: &ControlPlane) -> 
     }
     let count = &view.tkc["spec"]["topology"]["workers"]["count"];
     if count.is_i64() && deployment["spec"]["replicas"] != *count {
+        if let Some(wait) = places::paused(view) {
+            return Course::wait(wait);
+        }
         return Course::write(deployment, json!({ "spec": { "replicas": count } }), "change the number of workers");
     }
     if is_complete(view, deployment) {
@@ -275,7 +278,15 @@ fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
     let available = number(&set["status"]["availableReplicas"]);
     if available < joined {
         let object = Object::of(Side::Management, set);
-        let sentence = format!("Nodes of {object} are not ready");
+        // Which it is the guest alone knows. Time runs against all of them together.
+        let is_ready = |node: &&str| view.nodes.and_then(|nodes| nodes.get(*node)).copied().unwrap_or(true);
+        let unready = alive.iter().filter_map(|machine| machine["status"]["nodeRef"]["name"].as_str());
+        let unready: Vec<&str> = unready.filter(|node| !is_ready(node)).collect();
+        let sentence = match unready.as_slice() {
+            [] => format!("Nodes of {object} are not ready"),
+            [node] => format!("Node {node} of {object} is not ready"),
+            nodes => format!("Nodes {} of {object} are not ready", nodes.join(", ")),
+        };
         waits.push(limited(view, object, Reason::NodeNotReady, sentence));
     }
     if alive.len() < number(&set["spec"]["replicas"]) {
@@ -286,8 +297,9 @@ fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
     }
     if waits.is_empty() {
         let object = Object::of(Side::Management, deployment);
-        let sentence = format!("{object} replaces its Machines");
-        waits.push(view.wait(object, Reason::WorkersRolling, sentence));
+        let (new, all) = (number(&deployment["status"]["updatedReplicas"]), number(&deployment["spec"]["replicas"]));
+        let sentence = format!("{object} replaces its Machines: {new} of {all} are new");
+        waits.push(limited(view, object, Reason::WorkersRolling, sentence));
     }
     waits
 }
@@ -304,8 +316,7 @@ pub fn limited(view: &View<'_>, object: Object, reason: Reason, sentence: String
 }
 
 fn is_owned(object: &Value, by: &Value) -> bool {
-    let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-    owners.any(|owner| owner["uid"] == by["metadata"]["uid"] && owner["controller"] == true)
+    owners(object).any(|owner| owner["uid"] == by["metadata"]["uid"] && owner["controller"] == true)
 }
 
 /// Every Machine is of the current templates and available, and none of the others is left.

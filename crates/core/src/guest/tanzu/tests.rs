@@ -535,8 +535,11 @@ fn without_a_machine_of_the_control_plane_no_worker_is_raised() {
     let mut scene = settled().asks_for(NEW);
     scene.own.forget(Collection::Machines, "cp-1");
 
-    assert_eq!(scene.reasons(), [Reason::CountDiffers, Reason::ControlPlaneFirst]);
+    assert_eq!(scene.reasons(), [Reason::ControlPlaneUpdateFailed, Reason::ControlPlaneFirst]);
     assert_eq!(scene.goes_on(), ["publish how far a cluster is"]);
+    assert_eq!(scene.phase(), "updateFailed", "nobody is on the way");
+    scene.is_unasked = true;
+    assert_eq!(scene.reasons()[0], Reason::ControlPlaneUpdateFailed, "nor is a guest waited for that cannot answer");
 }
 
 #[test]
@@ -595,6 +598,37 @@ fn a_job_that_ends_well_and_changes_nothing_is_not_begun_again_and_again() {
 }
 
 #[test]
+fn a_machine_that_is_lost_after_an_update_is_replaced_by_another_job() {
+    let mut scene = settled().asks_for(NEW);
+    scene.tkc["spec"]["topology"]["controlPlane"]["count"] = json!(3);
+    for name in ["cp-2", "cp-3"] {
+        scene.control_plane_machine(name, OLD);
+    }
+    scene.goes_on();
+    scene.goes_on();
+    scene.job_ends("Complete");
+    for name in ["cp-1", "cp-2", "cp-3"] {
+        scene.control_plane_machine(name, NEW);
+    }
+    let first = scene.job();
+    assert_eq!(scene.goes_on(), ["hold the cluster no longer"]);
+    assert!(scene.goes_on().contains(&"note that an update is done"));
+    assert!(!scene.goes_on().contains(&"note that an update is done"));
+
+    scene.own.forget(Collection::Machines, "cp-2");
+    assert!(scene.goes_on().contains(&"hold the cluster while its control plane is updated"));
+    assert!(scene.goes_on().contains(&"clear away the Job of an earlier update"));
+    assert!(scene.goes_on().contains(&"begin the update of a control plane"));
+    assert_eq!(scene.job()["metadata"]["name"], first["metadata"]["name"], "the same cause has the same name");
+    assert_eq!(scene.phase(), "updating");
+
+    scene.job_ends("Complete");
+    scene.goes_on();
+    scene.passes(2);
+    assert_eq!(scene.reasons()[0], Reason::ControlPlaneUpdateFailed, "it is not tried again and again");
+}
+
+#[test]
 fn a_cluster_is_held_no_longer_than_its_job_is_at_work() {
     let mut scene = settled().asks_for(NEW);
     scene.goes_on();
@@ -618,6 +652,9 @@ fn a_cluster_that_is_deleted_takes_its_job_along_and_goes() {
     assert_eq!(scene.goes_on(), ["hold the cluster no longer"]);
     assert_eq!(scene.goes_on(), ["publish how far a cluster is"]);
     assert_eq!(scene.reasons(), [Reason::ClusterLeaves]);
+    let wait = scene.decide().waits.remove(0);
+    assert_eq!(wait.remedy.as_deref(), Some("drover why machine/default/cp-1"));
+    assert_eq!(wait.deadline, Some(scene.now + SignedDuration::from_mins(15)));
     assert_eq!(scene.goes_on(), [""; 0]);
 }
 

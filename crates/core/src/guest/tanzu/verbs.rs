@@ -42,7 +42,7 @@ pub fn start(view: &View<'_>, to: &str) -> Result<Write, Refusal> {
         return Err(Refusal::Deleting(view.object().to_string()));
     }
     let is_full = view.global.all(Collection::Images).any(|image| is_of(image, to));
-    let hint = if is_full { Value::Null } else { json!(to) };
+    let hint = if is_full { Value::Null } else { json!(format!("v{}", to.trim_start_matches('v'))) };
     let full = meant(view, to, &hint)?;
     if is_same(text(&view.tkc["spec"]["distribution"]["fullVersion"]), &full) {
         return Err(Refusal::Nothing(view.object().to_string(), full));

@@ -42,14 +42,14 @@ impl Wanted {
             leaf("/kubernetesVersion", &parts.kubernetes.version),
         ];
         let cluster = with_defaults(own, "", &defaults.cluster);
-        Wanted { cluster, ..Wanted::of_workers_like(view, distribution, defaults, "controlPlane") }
+        Wanted { cluster, ..Wanted::of_pool(view, distribution, defaults, "controlPlane") }
     }
 
     pub fn of_workers(view: &View<'_>, distribution: &Distribution, defaults: &Defaults) -> Self {
-        Wanted::of_workers_like(view, distribution, defaults, "workers")
+        Wanted::of_pool(view, distribution, defaults, "workers")
     }
 
-    fn of_workers_like(view: &View<'_>, distribution: &Distribution, defaults: &Defaults, pool: &str) -> Self {
+    fn of_pool(view: &View<'_>, distribution: &Distribution, defaults: &Defaults, pool: &str) -> Self {
         let pool = &view.tkc["spec"]["topology"][pool];
         let machine = vec![
             ("/spec/imageName".to_owned(), json!(distribution.image)),

@@ -4,8 +4,8 @@ use jiff::ToSpan;
 
 use super::*;
 use crate::guest::etcd::next_leader;
-use crate::guest::health;
 use crate::guest::order::{OrderError, begins_with};
+use crate::guest::{health, removal};
 
 /// Members by how they are: `well`, `ill`, `learner`, or `new` for one that has not started.
 fn members(states: &[&str]) -> Vec<Member> {
@@ -224,6 +224,11 @@ fn a_hint_stands_for_versions_that_go_on_where_it_ends() {
         ("v1.15.1+vmware.1", "v1.15.1", true),
         ("v1.15.1", "v1.15.1", true),
         ("v1.15.1", "v1.15", true),
+        ("v1.15.1", "1.15", true),
+        ("1.15.1", "v1.15", true),
+        ("v1.15.1", "v", false),
+        ("v1.15.1", "", false),
+        ("v1.15.10", "1.15.1", false),
         ("v1.15.1-rc.1", "v1.15.1", true),
         ("v1.15.10", "v1.15.1", false),
         ("v1.15.1", "v1.16", false),
@@ -335,4 +340,30 @@ fn an_api_server_that_is_gone_is_forgotten_by_a_write_of_its_own() {
         }
     }
     assert_eq!(forgotten, [("forget an API server that is gone", "ClusterStatus".to_owned())]);
+}
+
+#[test]
+fn a_member_that_never_started_is_nobodys_if_every_machine_has_its_own() {
+    let removed = |scene: &Scene| match scene.look(|view| removal::forget_strays(view, &view.machines())) {
+        Err(Next::Act(deeds)) => format!("{deeds:?}"),
+        other => format!("{other:?}"),
+    };
+    let mut scene = settled();
+    scene.members.push(Member { id: 0x2a, name: String::new(), learner: true, leader: false, healthy: false });
+    assert_eq!(removed(&scene), "[RemoveMember { id: 42, name: \"2a\" }]");
+    scene.members[3].learner = false;
+    assert_eq!(removed(&scene), "[RemoveMember { id: 42, name: \"2a\" }]", "old kubeadms add voters at once");
+
+    let without_a_node = |scene: &mut Scene| scene.seen.forget(Collection::Nodes, "c");
+    let without_a_member = |scene: &mut Scene| scene.members.retain(|member| member.name != "c");
+    for joins in [&without_a_node as &dyn Fn(&mut Scene), &without_a_member] {
+        let mut scene = settled();
+        scene.members.push(Member { id: 0x2a, name: String::new(), learner: true, leader: false, healthy: false });
+        joins(&mut scene);
+        assert_eq!(removed(&scene), "Ok(())", "it may be that of c, which joins");
+    }
+    let mut ill = settled();
+    ill.members.push(Member { id: 0x2a, name: String::new(), learner: true, leader: false, healthy: false });
+    (ill.members[1].healthy, ill.members[2].healthy) = (false, false);
+    assert!(removed(&ill).contains("QuorumAtRisk"), "{}", removed(&ill));
 }

@@ -1,6 +1,7 @@
 //! How far a guest cluster is, as the management cluster knows it: by its Machines, not by what somebody says of them.
 
 use drover_api::cluster_api::machine::conditions::UP_TO_DATE;
+use drover_api::marks::PAUSED;
 use serde::Serialize;
 
 use super::super::link::Costs;
@@ -89,7 +90,8 @@ impl Progress {
         let runs = &guest.status.version;
         let is_done = control_plane.is_done() && workers.is_done();
         let differs = !to.is_empty() && *runs != to || !is_done && !machines.is_empty();
-        let paused = api.clusters.get(namespace, name).is_some_and(cluster_api::Cluster::is_paused);
+        let by_owner = guest.metadata.annotations.get(PAUSED).is_some_and(|said| said != "false");
+        let paused = by_owner || api.clusters.get(namespace, name).is_some_and(cluster_api::Cluster::is_paused);
         let from = if runs.is_empty() { lowest(&machines).unwrap_or_default() } else { runs.clone() };
         Progress { phase: guest.status.phase.clone(), from, to, paused, control_plane, workers, differs }
     }
@@ -157,4 +159,22 @@ fn lowest(machines: &[&Machine]) -> Option<String> {
     let versions = machines.iter().map(|machine| machine.spec.version.as_str());
     let parsed = versions.filter_map(|version| Some((Version::parse(version)?, version)));
     parsed.min().map(|(_, version)| version.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_cluster_that_its_owner_has_paused_is_paused() {
+        let told = |said: Option<&str>| {
+            let annotations = said.map(|said| json!({ "drover.dev/paused": said })).unwrap_or(json!({}));
+            let metadata = json!({ "namespace": "team", "name": "web", "annotations": annotations });
+            let guest: GuestCluster = serde_json::from_value(json!({ "metadata": metadata })).unwrap();
+            Progress::of_tanzu(&Cluster::default(), &guest).paused
+        };
+        assert_eq!([told(None), told(Some("true")), told(Some("false"))], [false, true, false]);
+    }
 }

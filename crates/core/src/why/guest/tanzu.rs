@@ -3,7 +3,7 @@
 
 use drover_api::cluster_api::labels::CLUSTER_NAME;
 use drover_api::cluster_api::machine::annotations::UPGRADE_ID;
-use drover_api::marks::GUEST;
+use drover_api::marks::{GUEST, JOB_FAILED};
 use drover_api::plan::PublishedWait;
 use drover_api::tanzu::tanzu_kubernetes_cluster::{addon_states, conditions, jobs};
 use drover_api::tanzu::{CONTROLLER_NAME, NAMESPACE};
@@ -118,6 +118,10 @@ fn update(cluster: &Cluster, guest: &GuestCluster, progress: &Progress, members:
     let Some(job) = last else { return Vec::new() };
     if failed.is_some() {
         return vec![failure(cluster, job)];
+    }
+    if let Some(why) = job.metadata.annotations.get(JOB_FAILED) {
+        let link = Link::proven(ObjectRef::of(job), why.clone()).outlook(Outlook::No);
+        return vec![vec![link.remedy(format!("once that is mended: drover upgrade retry tkc/{namespace}/{name}"))]];
     }
     if !job.is_complete() {
         return job::runs(cluster, job);

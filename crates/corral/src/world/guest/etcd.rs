@@ -92,6 +92,19 @@ impl Members {
         Ok(Members(self.0.iter().cloned().chain([Member::new(name, now)]).collect()))
     }
 
+    /// A member that is added and does not start has no name.
+    pub fn with_unstarted(&self, guest: &Direct, machine: &str, now: Timestamp) -> Result<Members, String> {
+        let mut after = self.with_learner(guest, machine, now)?;
+        if let Some(added) = after.0.last_mut() {
+            (added.id, added.name) = (unstarted(machine), String::new());
+        }
+        Ok(after)
+    }
+
+    pub fn has_unstarted(&self, machine: &str) -> bool {
+        self.0.iter().any(|member| member.id == unstarted(machine))
+    }
+
     pub fn with_promoted(&self, guest: &Direct, name: &str) -> Result<Members, String> {
         self.may_change(guest)?;
         let mut after = self.clone();
@@ -134,10 +147,18 @@ impl Members {
     }
 }
 
+/// The id of the member that a machine has added, and that never starts.
+fn unstarted(machine: &str) -> u64 {
+    id(&[machine, "unstarted"])
+}
+
+fn id(of: &[&str]) -> u64 {
+    digest(of).first_chunk::<8>().map_or(1, |bytes| u64::from_be_bytes(*bytes))
+}
+
 impl Member {
     fn new(name: &str, since: Timestamp) -> Self {
-        let seed = digest(&[name, &since.to_string()]);
-        let id = seed.first_chunk::<8>().map_or(1, |bytes| u64::from_be_bytes(*bytes));
+        let id = id(&[name, &since.to_string()]);
         Member { id, name: name.into(), learner: true, leader: false, since }
     }
 }

@@ -38,6 +38,8 @@ pub struct Joining<'a> {
     pub begins: Option<&'a Value>,
     /// Since when it runs.
     pub since: Timestamp,
+    /// kubeadm dies on it when it has added a member to etcd, which never starts then.
+    pub dies: bool,
 }
 
 /// None when it has joined.
@@ -66,6 +68,8 @@ pub fn join(machine: &Joining<'_>, guest: &Direct, now: Timestamp) -> Option<Ste
         Err(_) => Some(Steps::wait_until(later(now, AGAIN))),
     };
     match members.get(machine.name) {
+        None if machine.dies && members.has_unstarted(machine.name) => Some(Steps::default()),
+        None if machine.dies => act(members.with_unstarted(guest, machine.name, now), None),
         None => act(members.with_learner(guest, machine.name, now), pod(ETCD, machine.name)),
         Some(member) if member.learner => {
             let votes = later(member.since, LEARNING);

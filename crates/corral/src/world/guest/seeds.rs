@@ -108,6 +108,7 @@ impl Guest {
                 is_worker: false,
                 begins: None,
                 since: now,
+                dies: false,
             }));
         }
         let mut settled = Settled { management, guest };

@@ -22,7 +22,7 @@ use super::join::{Joining, join};
 use super::{CERTIFICATES, Steps, bootstrap, is_of_control_plane, is_reachable, machine, virtual_machine};
 use crate::apiserver::{Answer, Direct};
 use crate::world::agenda::{Key, Look};
-use crate::world::annotations::{AWAY, SILENT, WORKLOAD_API};
+use crate::world::annotations::{AWAY, DIES, JOIN, SILENT, WORKLOAD_API};
 use crate::world::look::Wake;
 use crate::world::outcome::Action;
 use crate::world::{Part, World, act, pods};
@@ -281,6 +281,7 @@ impl World {
             is_worker: !is_of_control_plane(machine),
             begins: configuration.as_ref().filter(|_| bootstrap::begins(machine)),
             since,
+            dies: own.metadata.annotations.as_ref().is_some_and(|told| told.get(JOIN).is_some_and(|how| how == DIES)),
         };
         join(&joining, guest, now).unwrap_or_else(|| {
             let mut after = own.clone();

@@ -191,6 +191,7 @@ impl Guest {
             is_worker: true,
             begins: None,
             since: now,
+            dies: false,
         }));
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::super::text;
 use super::inventory::{self, Entry, Inventory};
-use super::{Addon, Order, Source, Standing, State, Told, corefile, guard, manifest, storage, taken_over};
+use super::{Addon, Order, Source, Standing, State, Told, Unread, corefile, guard, manifest, storage, taken_over};
 use crate::guest::wait::{Object, Side};
 
 /// Without these no machine becomes a Node: an image that stops bringing one is not rolled out.
@@ -30,6 +30,8 @@ pub struct Observed {
     pub nodes: BTreeMap<String, Option<String>>,
     /// Applied since all of this was read: what a server writes in another way is not applied again and again.
     pub applied: BTreeSet<Object>,
+    /// What the guest has answered with a code in place of: whether it is there is not known.
+    pub unread: BTreeSet<Unread>,
     /// Add-ons that something went wrong with, by id.
     pub failed: BTreeMap<String, String>,
 }
@@ -62,6 +64,14 @@ impl Served {
 impl Observed {
     pub fn served(&self, object: &Object) -> Option<&Served> {
         self.served.get(&object.api_version)?.as_ref()?.get(&object.kind)
+    }
+
+    fn is_unread(&self, object: &Object) -> bool {
+        self.unread.contains(&Unread::Object(object.clone())) || self.is_undiscovered(&object.api_version)
+    }
+
+    fn is_undiscovered(&self, version: &str) -> bool {
+        self.unread.contains(&Unread::Version(version.to_owned()))
     }
 
     fn live(&self, object: &Object) -> Option<&Value> {
@@ -119,12 +129,15 @@ pub fn needs(order: &Order, observed: &Observed) -> (Vec<String>, Vec<Object>) {
         || order.addons.iter().flat_map(Addon::manifests).chain(of_others()).map(|one| Object::of(Side::Guest, one));
     let versions: BTreeSet<String> =
         [inventory.clone()].into_iter().chain(manifests()).chain(entries()).map(|object| object.api_version).collect();
-    let versions = versions.into_iter().filter(|version| !observed.served.contains_key(version)).collect();
+    let is_asked = |version: &String| observed.served.contains_key(version) || observed.is_undiscovered(version);
+    let versions = versions.into_iter().filter(|version| !is_asked(version)).collect();
     let placed = manifests().filter_map(|object| placed(observed, object).ok());
     let left = leftovers(order, observed, &remembered).into_iter().map(|(_, entry)| entry.object());
     let objects: BTreeSet<Object> = [inventory, corefile::object()].into_iter().chain(placed).chain(left).collect();
-    let is_unread = |object: &Object| !observed.objects.contains_key(object) && observed.served(object).is_some();
-    (versions, objects.into_iter().filter(is_unread).collect())
+    let is_to_read = |object: &Object| {
+        !observed.objects.contains_key(object) && !observed.is_unread(object) && observed.served(object).is_some()
+    };
+    (versions, objects.into_iter().filter(is_to_read).collect())
 }
 
 pub fn course(order: &Order, observed: &Observed) -> Course {
@@ -150,16 +163,22 @@ pub fn course(order: &Order, observed: &Observed) -> Course {
 
 /// The guest cannot be asked.
 pub fn unreachable(order: &Order, why: &str) -> Told {
+    let why = format!(
+        "the API of the guest cluster does not answer: {why}; look at field value of {} and at the machines of the control \
+         plane; it is tried again",
+        order.kubeconfig
+    );
+    unreadable(order, &why)
+}
+
+/// What all add-ons need cannot be had of the guest, for this reason.
+pub fn unreadable(order: &Order, why: &str) -> Told {
     let mut told = Told { key: order.key.clone(), again: true, ..Told::default() };
     for addon in &order.addons {
         let state = match &addon.source {
             Source::Broken(why) => State::Error(why.clone()),
             Source::None(why) => State::Unmanaged(why.clone()),
-            Source::Objects(_) | Source::Change(_) => State::Error(format!(
-                "the API of the guest cluster does not answer: {why}; look at field value of {} and at the machines of the \
-                 control plane; it is tried again",
-                order.kubeconfig
-            )),
+            Source::Objects(_) | Source::Change(_) => State::Error(why.to_owned()),
         };
         let standing = Standing { name: addon.name.clone(), version: addon.version.clone(), state };
         told.standing.insert(addon.place.clone(), standing);
@@ -170,18 +189,22 @@ pub fn unreachable(order: &Order, why: &str) -> Told {
 /// What a server refused, in words for `lastErrorMessage`.
 pub fn refused(order: &Order, step: &Step, code: Option<u16>, why: &str) -> String {
     let verb = if matches!(step.deed, Deed::Delete { .. }) { "delete" } else { "apply" };
-    let remedy = match code {
+    format!("cannot {verb} {}: {why}; {}", step.object, remedy(order, code))
+}
+
+/// What helps where a server has answered with this code.
+pub(super) fn remedy(order: &Order, code: Option<u16>) -> String {
+    match code {
         Some(401 | 403) => format!("let the user of {} do so; it is tried again", order.kubeconfig),
         Some(400 | 404 | 422) => {
             "mend that in the image of the distribution, or on the guest; it is tried again".to_owned()
         }
         _ => "it is tried again".to_owned(),
-    };
-    format!("cannot {verb} {}: {why}; {remedy}", step.object)
+    }
 }
 
 impl Addon {
-    fn manifests(&self) -> &[Value] {
+    pub(super) fn manifests(&self) -> &[Value] {
         match &self.source {
             Source::Objects(objects) => objects,
             Source::Change(object) => std::slice::from_ref(object),
@@ -316,11 +339,13 @@ fn remember(order: &Order, observed: &Observed, wanted: &Inventory) -> Option<St
 /// What is to be remembered: all that is brought now, and what was brought before and is not known to be gone.
 fn wanted(order: &Order, observed: &Observed, remembered: &Inventory, gone: &[Entry]) -> Inventory {
     let mut all = remembered.clone();
+    // Of one that has failed nothing is applied. What it had before may not have been read, and is remembered with its first writing or never.
+    let goes_on = |addon: &String| !observed.failed.contains_key(addon);
     // In the same write as what is new: afterwards nobody could tell whose it is.
-    for (addon, entry) in taken_over::entries(order, observed, remembered) {
+    for (addon, entry) in taken_over::entries(order, observed, remembered).into_iter().filter(|one| goes_on(&one.0)) {
         all.entry(addon).or_default().push(entry);
     }
-    for addon in &order.addons {
+    for addon in order.addons.iter().filter(|addon| goes_on(&addon.id)) {
         let Source::Objects(manifests) = &addon.source else { continue };
         let placed = manifests.iter().filter_map(|one| placed(observed, Object::of(Side::Guest, one)).ok());
         let placed: Vec<Object> = placed.collect();
@@ -342,8 +367,11 @@ fn leftovers(order: &Order, observed: &Observed, remembered: &Inventory) -> Vec<
             entry.is(&object) || placed(observed, object).is_ok_and(|object| entry.is(&object))
         })
     };
+    // Where what it contains now stands cannot be told without knowing its kinds.
+    let is_known =
+        |addon: &&Addon| addon.manifests().iter().all(|one| !observed.is_undiscovered(text(&one["apiVersion"])));
     let of_objects = order.addons.iter().filter(|addon| matches!(addon.source, Source::Objects(_)));
-    let entries = of_objects.filter_map(|addon| Some((&addon.id, remembered.get(&addon.id)?)));
+    let entries = of_objects.filter(is_known).filter_map(|addon| Some((&addon.id, remembered.get(&addon.id)?)));
     let entries = entries.flat_map(|(id, entries)| entries.iter().map(move |entry| (id.clone(), entry.clone())));
     entries.filter(|(_, entry)| entry.distribution != order.distribution && !contained(entry)).collect()
 }
@@ -378,7 +406,8 @@ fn prune(order: &Order, observed: &Observed, remembered: &Inventory, told: &mut 
         let standing = place.and_then(|place| told.standing.get(place));
         let is_applied = standing.is_some_and(|standing| standing.state == State::Applied);
         if !is_held && is_applied {
-            let is_forgotten = KEPT.contains(&entry.kind.as_str()) || observed.served(&object).is_none();
+            let is_unknown = observed.served(&object).is_none() && !observed.is_undiscovered(&object.api_version);
+            let is_forgotten = KEPT.contains(&entry.kind.as_str()) || is_unknown;
             match observed.objects.get(&object) {
                 _ if is_forgotten => {
                     goes.gone.push(entry);

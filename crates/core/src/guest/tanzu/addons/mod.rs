@@ -12,9 +12,11 @@ mod manifest;
 mod source;
 mod storage;
 mod taken_over;
+mod unread;
 
-pub use course::{Course, Deed, Observed, Served, Step, course, needs, refused, unreachable};
+pub use course::{Course, Deed, Observed, Served, Step, course, needs, refused, unreachable, unreadable};
 pub(crate) use manifest::objects;
+pub use unread::Unread;
 
 use std::collections::BTreeMap;
 
@@ -24,7 +26,7 @@ use drover_api::tanzu::tanzu_kubernetes_cluster::addons as places;
 use serde_json::{Value, json};
 
 use super::distribution::Distribution;
-use super::{Reason, View, Wait, text};
+use super::{Reason, View, Wait, belongs_to, text};
 use crate::guest::seen::Collection;
 use crate::guest::wait::{Object, Side};
 
@@ -244,10 +246,7 @@ fn old(view: &View<'_>, distribution: &Distribution) -> Option<Object> {
     };
     let is_one = |one: &&Value| one["metadata"]["labels"][CLUSTER_NAME] == view.name();
     let deployments: Vec<&Value> = view.own.all(Collection::Deployments).filter(is_one).collect();
-    let is_owned = |set: &&Value| {
-        let mut owners = set["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-        owners.any(|owner| deployments.iter().any(|one| one["metadata"]["uid"] == owner["uid"]))
-    };
+    let is_owned = |set: &&Value| deployments.iter().any(|one| belongs_to(set, one));
     let makes = |set: &&Value| set["spec"]["replicas"].as_u64().unwrap_or(1) > 0 && template(set);
     let set = view.own.all(Collection::Sets).filter(is_owned).find(makes);
     let deployment = deployments.iter().copied().find(|one| template(one));

@@ -21,7 +21,7 @@ use super::publish::Findings;
 use super::rollout::{self, limited};
 use super::wanted::Wanted;
 use super::workers::{self, Workers};
-use super::{Held, Reason, View, Wait, addons, classes, text};
+use super::{Held, Reason, View, Wait, addons, classes, owners, text};
 use crate::decision::Act;
 use crate::guest::dialect::Dialect;
 use crate::guest::seen::Collection;
@@ -71,8 +71,7 @@ fn parts<'a>(view: &View<'a>) -> impl Iterator<Item = &'a Value> {
 
 /// It belongs to another TanzuKubernetesCluster, which had the same name.
 pub fn is_anothers(view: &View<'_>, object: &Value) -> bool {
-    let mut owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-    owners.any(|owner| owner["kind"] == view.tkc["kind"] && owner["uid"] != view.uid())
+    owners(object).any(|owner| owner["kind"] == view.tkc["kind"] && owner["uid"] != view.uid())
 }
 
 fn is_of_an_earlier(view: &View<'_>, object: &Value) -> bool {
@@ -86,6 +85,11 @@ pub fn missing(view: &View<'_>) -> Box<Wait> {
     Box::new(wait.with_remedy(
         "bring back what it consists of from a backup; to have another one instead, delete the TanzuKubernetesCluster and apply it again",
     ))
+}
+
+/// Notes that a cluster was there once, unless that is noted: its phase says so no longer when it is lost.
+pub fn remembered(view: &View<'_>) -> Option<Write> {
+    view.annotation(CREATION).is_none().then(|| marked(view, CREATION_DONE, "note that a cluster was there once"))
 }
 
 /// The distribution that is meant: as soon as machines are made, the one that they are made in.
@@ -152,7 +156,14 @@ fn begin(view: &View<'_>, found: &mut Findings, version: &str) -> Vec<Write> {
     if let Some(remains) = remains {
         let object = Object::of(Side::Management, remains);
         let sentence = format!("{object} of an earlier cluster of this name has to go first");
-        found.waits.push(view.wait(object, Reason::ClusterLeaves, sentence));
+        let remedy = format!("kubectl describe {}: whose finalizers it has is said there", object.arguments());
+        let wait = limited(view, object.clone(), Reason::ClusterLeaves, sentence).with_remedy(remedy.clone());
+        let is_over = wait.is_over();
+        found.waits.push(wait);
+        if is_over {
+            let sentence = format!("{object} of an earlier cluster of this name does not go");
+            found.waits.push(view.wait(object, Reason::CreationFailed, sentence).with_remedy(remedy));
+        }
         return Vec::new();
     }
     match places::gate(&View { places: None, ..*view }) {

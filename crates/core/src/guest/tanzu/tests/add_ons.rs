@@ -282,3 +282,75 @@ fn only_the_chosen_network_is_applied_and_whatever_else_an_image_brings() {
     scene.tkc["spec"]["settings"] = json!({ "network": { "cni": { "name": "antrea" } } });
     assert_eq!(ids(&scene), ["antrea", "metrics-server"]);
 }
+
+/// What an add-on brings in a version of its own.
+const FAST: &str = "{ apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: { name: fast } }";
+
+#[test]
+fn what_cannot_be_read_concerns_the_add_on_alone_that_contains_it() {
+    for hidden in ["StorageClass/fast", "storage.k8s.io/v1"] {
+        let mut scene = settled();
+        scene.brings(OLD, "pvcsi", &inline(FAST));
+        let mut guest = Paper::of(OLD);
+        guest.hides.insert(hidden.to_owned());
+
+        let (done, told) = guest.follows(&scene.order());
+
+        let verb = if hidden.contains("v1") { "discover" } else { "read" };
+        assert!(error_of(&told, "csi").starts_with(&format!("cannot {verb} {hidden}: ")), "{}", error_of(&told, "csi"));
+        assert!(!error_of(&told, "csi").contains("does not answer"));
+        assert_eq!(told.standing["cni"].state, State::Applied);
+        assert!(told.again && told.answered);
+        assert_eq!(done, names(&[&format!("apply {INVENTORY}"), "apply ConfigMap/kube-system/calico"]));
+
+        guest.hides.clear();
+        let (done, told) = guest.follows(&scene.order());
+        assert_eq!(done, names(&[&format!("apply {INVENTORY}"), "apply StorageClass/fast"]));
+        assert_eq!(told.standing["csi"].state, State::Applied);
+
+        // What is applied is neither applied anew nor forgotten while it cannot be read.
+        guest.hides.insert(hidden.to_owned());
+        let (done, told) = guest.follows(&scene.order());
+        assert_eq!((done, told.left), (vec![], vec![]));
+    }
+}
+
+#[test]
+fn without_what_was_applied_before_nothing_is_applied_and_that_is_said() {
+    for hidden in [INVENTORY, "v1"] {
+        let mut guest = Paper::of(OLD);
+        guest.hides.insert(hidden.to_owned());
+
+        let (done, told) = guest.follows(&settled().order());
+
+        assert_eq!(done, [""; 0]);
+        let said = error_of(&told, "cni");
+        assert!(said.starts_with("cannot ") && said.contains(hidden) && !said.contains("does not answer"), "{said}");
+    }
+}
+
+#[test]
+fn what_no_add_on_contains_any_more_is_not_forgotten_while_its_kind_is_not_known() {
+    let mut scene = settled().asks_for(NEW);
+    scene.brings(OLD, "calico", &inline(&format!("{CALICO}\n---\n{FAST}")));
+    scene.brings(NEW, "calico", &inline(CALICO));
+    let mut guest = Paper::of(OLD);
+    guest.follows(&settled_in(&scene, OLD));
+    guest.nodes = Paper::of(NEW).nodes;
+    guest.hides.insert("storage.k8s.io/v1".to_owned());
+
+    let (_, told) = guest.follows(&scene.settled_order());
+    assert_eq!(told.left.len(), 1, "{:?}", told.left);
+    assert!(guest.has("StorageClass/fast"));
+
+    guest.hides.clear();
+    let (done, _) = guest.follows(&scene.settled_order());
+    assert!(done.contains(&"delete StorageClass/fast".to_owned()), "{done:?}");
+}
+
+/// What the same images bring where another distribution is asked for.
+fn settled_in(scene: &Scene, distribution: &str) -> addons::Order {
+    let mut other = settled().asks_for(distribution);
+    other.global = scene.global.clone();
+    other.settled_order()
+}

@@ -200,7 +200,14 @@ fn a_cluster_that_was_there_once_is_never_made_anew() {
         scene.own = Seen::default();
         change(&mut scene);
         assert_eq!(scene.reasons(), [Reason::ClusterMissing]);
+        let noted = scene.settles();
+        assert!(noted.iter().all(|purpose| *purpose == "note that a cluster was there once"), "{noted:?}");
+        assert_eq!(scene.reasons(), [Reason::ClusterMissing]);
+        assert_eq!(scene.phase(), "failed", "nothing of it runs any more");
+        // Nor when what has told of it is gone as well.
+        (scene.own, scene.tkc["status"]) = (Seen::default(), json!({ "phase": "failed" }));
         assert_eq!(scene.settles(), [] as [&str; 0]);
+        assert_eq!(scene.reasons(), [Reason::ClusterMissing]);
     };
     lost(|_| {});
     // Whoever restores a backup restores no status; whoever made the cluster otherwise left no mark.
@@ -377,6 +384,11 @@ fn what_an_earlier_cluster_of_the_name_has_left_goes_first() {
 
     assert_eq!(scene.settles(), [] as [&str; 0]);
     assert_eq!(scene.reasons(), [Reason::ClusterLeaves]);
+    assert_eq!(scene.phase(), "creating");
+    scene.passes(15);
+    scene.settles();
+    assert_eq!(scene.reasons(), [Reason::ClusterLeaves, Reason::CreationFailed], "it does not go");
+    assert_eq!(scene.phase(), "failed");
 
     scene.own.forget(Collection::Clusters, "my-tkc");
     assert!(!scene.settles().is_empty());

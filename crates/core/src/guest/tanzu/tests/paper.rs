@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use super::super::addons::{Deed, Observed, Order, Served, State, Step, Told};
-use super::super::addons::{course, needs, refused};
+use super::super::addons::{Unread, course, needs, refused, unreadable};
 use super::super::*;
 use super::{Scene, image_name};
 
@@ -19,6 +19,8 @@ pub struct Paper {
     pub nodes: BTreeMap<String, Option<String>>,
     /// Kinds and names that it refuses.
     pub refuses: BTreeSet<String>,
+    /// Versions and names that it cannot read.
+    pub hides: BTreeSet<String>,
     revision: u64,
 }
 
@@ -78,11 +80,21 @@ impl Paper {
                 if versions.is_empty() && objects.is_empty() {
                     break;
                 }
+                let mut hidden = Ok(());
                 for version in versions {
-                    observed.served.insert(version.clone(), self.serves(&version));
+                    match self.hides.contains(&version) {
+                        true => hidden = Unread::Version(version).note(order, &mut observed, 503, "no backend"),
+                        false => drop(observed.served.insert(version.clone(), self.serves(&version))),
+                    }
                 }
                 for object in objects {
-                    observed.objects.insert(object.clone(), self.objects.get(&object).cloned());
+                    match self.hides.contains(&object.to_string()) {
+                        true => hidden = Unread::Object(object).note(order, &mut observed, 500, "no such key"),
+                        false => drop(observed.objects.insert(object.clone(), self.objects.get(&object).cloned())),
+                    }
+                }
+                if let Err(why) = hidden {
+                    return (done, unreadable(order, &why));
                 }
             }
             let course = course(order, &observed);

@@ -13,12 +13,18 @@ fn updating() -> Scene {
     scene
 }
 
-fn pod(scene: &mut Scene, name: &str, status: Value) {
+pub fn pod(scene: &mut Scene, name: &str, status: Value) {
     let owner = json!([{ "kind": "Job", "uid": scene.job()["metadata"]["uid"] }]);
     let metadata = json!({
         "name": name, "namespace": "vmware-system-tkg", "ownerReferences": owner, "creationTimestamp": format!("2026-01-01T12:00:0{}Z", &name[4..]),
     });
     scene.put(Collection::Pods, json!({ "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status }));
+}
+
+/// The status of a pod that no node takes.
+pub fn unscheduled() -> Value {
+    let condition = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available" });
+    json!({ "phase": "Pending", "conditions": [condition] })
 }
 
 fn ended(end: Value) -> Value {
@@ -65,8 +71,7 @@ fn who_leaves_no_words_is_told_of_by_the_kubelet_or_by_what_was_noted_on_a_machi
 #[test]
 fn a_pod_that_does_not_start_is_named_and_halts_the_cluster_after_a_while_until_it_does() {
     let mut scene = updating();
-    let condition = json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available" });
-    pod(&mut scene, "pod-1", json!({ "phase": "Pending", "conditions": [condition] }));
+    pod(&mut scene, "pod-1", unscheduled());
 
     let wait = scene.decide().waits.remove(0);
     assert_eq!((wait.reason, wait.subject.name.as_str()), (Reason::JobNotStarted, "pod-1"));
@@ -190,5 +195,37 @@ fn another_job_waits_until_the_pod_of_one_that_somebody_deleted_has_ended() {
     scene.put(Collection::Pods, elsewhere);
     at_work["status"]["phase"] = json!("Failed");
     scene.put(Collection::Pods, at_work);
+    assert!(scene.goes_on().contains(&"begin the update of a control plane"));
+}
+
+#[test]
+fn the_pod_of_a_job_that_is_gone_halts_the_cluster_if_it_does_not_end_until_it_is_gone() {
+    let mut scene = updating();
+    let job = text(&scene.job()["metadata"]["name"]).to_owned();
+    let mut left = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "update-1", "namespace": "vmware-system-tkg", "ownerReferences": [{ "kind": "Job", "uid": "gone" }],
+            "labels": { "cluster.x-k8s.io/cluster-name": "my-tkc" },
+        },
+        "spec": { "containers": [{ "name": "upgrade", "args": ["--cluster-namespace=default"] }] },
+        "status": { "phase": "Running" },
+    });
+    scene.put(Collection::Pods, left.clone());
+    scene.system.forget(Collection::Jobs, &job);
+    scene.goes_on();
+    scene.passes(60);
+    assert_eq!(scene.reasons()[0], Reason::ControlPlaneUpdating, "one that works on may take its time");
+
+    left["metadata"]["deletionTimestamp"] = json!(scene.now.to_string());
+    scene.put(Collection::Pods, left);
+    scene.goes_on();
+    assert!(scene.decide().waits[0].deadline.is_some());
+    scene.passes(15);
+    scene.goes_on();
+    assert_eq!(scene.phase(), "updateFailed");
+    assert!(scene.decide().waits[0].remedy.as_ref().unwrap().contains("--force"));
+
+    scene.system.forget(Collection::Pods, "update-1");
     assert!(scene.goes_on().contains(&"begin the update of a control plane"));
 }

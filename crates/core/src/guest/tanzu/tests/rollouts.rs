@@ -335,3 +335,44 @@ fn workers_follow_a_control_plane_that_is_newer_than_they_will_be_and_no_older_o
     let older = "workers follow once Machine/default/cp-1, of 1.15.5+vmware.1, is replaced";
     assert_eq!(said("1.15.5+vmware.1").as_deref(), Some(older));
 }
+
+#[test]
+fn workers_that_are_replaced_no_further_halt_the_rollout() {
+    let mut scene = rolling();
+    scene.worker("worker-3", "new", true);
+    scene.change(Collection::Sets, "new", |set| set["status"]["availableReplicas"] = json!(1));
+    scene.goes_on();
+    assert_eq!(scene.reasons(), [Reason::WorkersRolling]);
+    scene.passes(14);
+    scene.goes_on();
+    assert_eq!(scene.phase(), "updating");
+    scene.passes(1);
+
+    halts(scene, "MachineDeployment/default/workers replaces its Machines: 1 of 2 are new");
+}
+
+#[test]
+fn a_node_that_is_not_ready_is_named_where_the_guest_tells_which() {
+    let mut scene = rolling();
+    scene.worker("worker-3", "new", true);
+    assert_eq!(scene.decide().waits[0].sentence, "Nodes of MachineSet/default/new are not ready");
+
+    let node = scene.own.get(Collection::Machines, "worker-3").unwrap()["status"]["nodeRef"]["name"].clone();
+    scene.nodes = Some([(text(&node).to_owned(), false)].into());
+    let wait = scene.decide().waits.remove(0);
+    assert_eq!(wait.reason, Reason::NodeNotReady);
+    assert_eq!(wait.sentence, format!("Node {} of MachineSet/default/new is not ready", text(&node)));
+}
+
+#[test]
+fn the_number_of_workers_of_a_paused_cluster_stays() {
+    let mut scene = settled();
+    scene.goes_on();
+    scene.tkc["spec"]["topology"]["workers"]["count"] = json!(5);
+    scene.tkc["metadata"]["annotations"]["drover.dev/paused"] = json!("true");
+    scene.goes_on();
+    assert_eq!((scene.reasons(), &scene.deployment()["spec"]["replicas"]), (vec![Reason::ClusterPaused], &json!(2)));
+
+    scene.tkc["metadata"]["annotations"]["drover.dev/paused"] = json!("false");
+    assert!(scene.goes_on().contains(&"change the number of workers"));
+}

@@ -6,8 +6,9 @@ use serde_json::json;
 
 use super::super::between::{Predecessor, Standing};
 use super::super::places::Places;
+use super::super::verbs;
 use super::super::*;
-use super::{NEW, Scene, settled};
+use super::{NEW, Scene, pods, settled};
 use crate::decision::Act;
 
 const TAKE: &str = "take a place among the clusters";
@@ -158,6 +159,71 @@ fn a_cluster_that_has_halted_gives_its_place_back() {
     assert_eq!(scene.goes_on(), [PUBLISH, GIVE]);
     assert_eq!(scene.phase(), "updateFailed");
     assert_eq!(scene.goes_on(), [""; 0]);
+}
+
+#[test]
+fn a_cluster_whose_job_does_not_start_gives_its_place_back_and_the_job_cannot_start_late() {
+    let mut scene = limited(settled().asks_for(NEW), 1, &["default/my-tkc"]);
+    for _ in 0..3 {
+        scene.goes_on();
+    }
+    pods::pod(&mut scene, "pod-1", pods::unscheduled());
+    scene.goes_on();
+    scene.passes(16);
+
+    assert_eq!(scene.goes_on(), [PUBLISH, "keep a Job that does not start from starting late"]);
+    assert_eq!(scene.phase(), "updateFailed");
+    assert_eq!(scene.job()["spec"]["parallelism"], 0);
+    assert!(!scene.goes_on().contains(&GIVE), "its pod may have started just before");
+
+    scene.system.forget(Collection::Pods, "pod-1");
+    assert!(scene.goes_on().contains(&GIVE));
+    assert_eq!(scene.goes_on(), [""; 0]);
+    assert_eq!(scene.reasons()[0], Reason::ControlPlaneUpdateFailed, "until somebody has it tried again");
+    assert!(scene.decide().waits[0].sentence.ends_with("does not start: 0/3 nodes are available"));
+
+    let writes = verbs::retry(&scene.view(None)).unwrap();
+    writes.iter().for_each(|write| scene.perform(write));
+    assert!(scene.goes_on().contains(&TAKE));
+    assert_eq!(scene.goes_on(), ["begin the update of a control plane"]);
+    assert_eq!(scene.goes_on(), ["let the update of a control plane begin"]);
+    assert_eq!(scene.job()["spec"]["parallelism"], 1);
+}
+
+#[test]
+fn a_job_that_somebody_has_suspended_keeps_no_place_either() {
+    let mut scene = limited(settled().asks_for(NEW), 1, &["default/my-tkc"]);
+    for _ in 0..3 {
+        scene.goes_on();
+    }
+    let mut job = scene.job();
+    job["spec"]["suspend"] = json!(true);
+    scene.put(Collection::Jobs, job);
+    for minutes in [0, 2, 16, 0] {
+        scene.passes(minutes);
+        scene.goes_on();
+    }
+
+    assert_eq!((scene.phase(), scene.taken()), ("updateFailed", vec![]));
+}
+
+#[test]
+fn a_pod_that_outlives_its_job_keeps_the_place_as_long_as_it_may_be_at_work() {
+    let mut scene = limited(settled(), 1, &["default/my-tkc"]);
+    let left = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "update-1", "namespace": "vmware-system-tkg", "ownerReferences": [{ "kind": "Job", "uid": "gone" }],
+            "labels": { "cluster.x-k8s.io/cluster-name": "my-tkc" },
+        },
+        "spec": { "containers": [{ "name": "upgrade", "args": ["--cluster-namespace=default"] }] },
+        "status": { "phase": "Running" },
+    });
+    scene.put(Collection::Pods, left);
+    assert!(!scene.goes_on().contains(&GIVE));
+
+    scene.system.forget(Collection::Pods, "update-1");
+    assert!(scene.goes_on().contains(&GIVE));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::verbs::{self, Refusal};
 use super::super::*;
-use super::{NEW, OLD, Scene, settled};
+use super::{NEW, OLD, Scene, pods, settled};
 
 impl Scene {
     fn said(&mut self, word: impl FnOnce(&View<'_>) -> Result<Write, Refusal>) -> Result<(), String> {
@@ -16,7 +16,9 @@ impl Scene {
 
 #[test]
 fn a_start_asks_for_the_newest_version_that_begins_so_or_for_one_in_full() {
-    for (to, hint) in [("v1.16", json!("v1.16")), (NEW, Value::Null), (&NEW[1..], Value::Null)] {
+    for (to, hint) in
+        [("v1.16", json!("v1.16")), ("1.16.7", json!("v1.16.7")), (NEW, Value::Null), (&NEW[1..], Value::Null)]
+    {
         let mut scene = settled();
         scene.said(|view| verbs::start(view, to)).unwrap();
         let asked = &scene.tkc["spec"]["distribution"];
@@ -134,4 +136,25 @@ fn a_retry_takes_away_a_job_that_has_failed_before_that_is_told_and_one_that_is_
     idle.goes_on();
     assert_eq!(idle.reasons()[0], Reason::ControlPlaneUpdateFailed);
     assert_eq!(retried(&idle), job);
+}
+
+#[test]
+fn a_retry_takes_away_a_job_whose_pod_never_started() {
+    let mut scene = settled().asks_for(NEW);
+    scene.goes_on();
+    scene.goes_on();
+    pods::pod(&mut scene, "pod-1", pods::unscheduled());
+    scene.goes_on();
+    scene.passes(16);
+    scene.goes_on();
+    assert_eq!(scene.phase(), "updateFailed");
+    let wait = scene.decide().waits.remove(0);
+    assert!(wait.sentence.contains("Pod/vmware-system-tkg/pod-1"), "{}", wait.sentence);
+    assert!(wait.remedy.unwrap().ends_with("drover upgrade retry tkc/default/my-tkc"));
+
+    let writes = verbs::retry(&scene.view(None)).unwrap();
+
+    assert_eq!((writes.len(), writes[0].object.kind.as_str()), (1, "Job"));
+    writes.iter().for_each(|write| scene.perform(write));
+    assert!(scene.goes_on().contains(&"begin the update of a control plane"));
 }
