@@ -310,7 +310,7 @@ fn tier_turn(
             // A machine that is out by itself, or by another planner's drain, needs no slot beside its own.
             let is_out = node::is_out(entry, claims);
             let others = out - usize::from(is_out);
-            match may_begin(view, tier, entry, claims, limit.is_none_or(|limit| others < limit)) {
+            match may_begin(view, entry, claims, limit.is_none_or(|limit| others < limit)) {
                 Ok(node) => {
                     out += usize::from(!is_out);
                     claim(view, node, claims, now);
@@ -332,13 +332,7 @@ enum Begin {
 }
 
 /// May this machine's node be taken out now?
-fn may_begin<'a>(
-    view: &View<'a>,
-    tier: Tier,
-    entry: &Entry<'a>,
-    claims: &Claims,
-    has_slot: bool,
-) -> Result<&'a NodeSeen, Begin> {
+fn may_begin<'a>(view: &View<'a>, entry: &Entry<'a>, claims: &Claims, has_slot: bool) -> Result<&'a NodeSeen, Begin> {
     let Some(node) = entry.node else {
         return Err(Begin::Waits("waiting for the Node of the machine".to_owned()));
     };
@@ -356,8 +350,8 @@ fn may_begin<'a>(
         is_well: one.is_ready() && !taken.contains(one.meta.name.as_str()),
     });
     match at_risk(members, &node.meta.name, accepted.contains(CODE)) {
-        Some(why) if tier != Tier::Worker => Err(Begin::Waits(why)),
-        _ => Ok(node),
+        Some(why) => Err(Begin::Waits(why)),
+        None => Ok(node),
     }
 }
 
