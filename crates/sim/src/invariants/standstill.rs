@@ -107,7 +107,8 @@ fn untrue_reason(known: &Known, upgrade: &Value, reason: &str) -> Option<&'stati
 fn is_driven_by_harvester(known: &Known, upgrade: &Value) -> bool {
     let at_work = |deployment: &Value| deployment["spec"]["replicas"].as_i64() != Some(0);
     let is_there = known.get("Deployment", "harvester-system", "harvester").is_some_and(at_work);
-    is_there && !upgrade["metadata"]["annotations"]["drover.dev/drive"].is_string()
+    let told = text(&upgrade["metadata"]["annotations"]["drover.dev/drive"]);
+    is_there && !told.split(',').any(|word| ["true", "harvester"].contains(&word.trim()))
 }
 
 fn untrue_cluster(known: &Known, namespace: &str, name: &str, tkc: &Value) -> Vec<String> {

@@ -131,12 +131,31 @@ fn drover_only_watches_where_harvester_itself_is_at_work() {
     assert_eq!(ground.reasons(), [Reason::AnotherControllerActs]);
     assert_eq!(decision.writes().count(), 0);
 
-    ground.change(
-        "Upgrade",
-        "harvester-system",
-        U,
-        &json!({ "metadata": { "annotations": { "drover.dev/drive": "true" } } }),
-    );
+    for word in ["no", "False", "off", "", "rancher"] {
+        ground.annotate("drover.dev/drive", word);
+        assert_eq!(ground.reasons(), [Reason::AnotherControllerActs], "{word}");
+        assert_eq!(ground.label("upgradeState"), "", "{word}");
+    }
+    for word in ["true", "harvester", "rancher, harvester"] {
+        let mut ground = ground.clone();
+        ground.annotate("drover.dev/drive", word);
+        assert_eq!(ground.label("upgradeState"), "LoggingInfraPrepared", "{word}");
+    }
+}
+
+#[test]
+fn drover_takes_over_nothing_while_harvester_restarts() {
+    let mut ground = Ground::of(3);
+    let restarts = json!({ "availableReplicas": 0, "unavailableReplicas": 3 });
+    ground.put(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": "harvester", "namespace": "harvester-system" }, "spec": { "replicas": 3 }, "status": restarts,
+    }));
+    ground.settle();
+    assert_eq!(ground.reasons(), [Reason::AnotherControllerActs]);
+    assert_eq!(ground.written, "");
+
+    ground.change("Deployment", "harvester-system", "harvester", &json!({ "spec": { "replicas": 0 } }));
     ground.settle();
     assert_eq!(ground.label("upgradeState"), "LoggingInfraPrepared");
 }
