@@ -27,11 +27,7 @@ use crate::quorum::{self, CODE, IS_VOTER, at_risk};
 
 pub(super) fn next(turn: &mut Turn<'_>) -> bool {
     turn.phase = Phase::UpgradingNodes;
-    let (mut nodes, unmanaged) = members(turn.cluster());
-    for (node, why) in unmanaged {
-        let remedy = "provision it again, or remove it: the upgrade goes on without it".to_owned();
-        turn.wait_with_remedy(Subject::node(&node.metadata.name), Reason::NodeUnmanaged, why, remedy);
-    }
+    let (mut nodes, _) = members(turn.cluster());
     // Of a hundred nodes most wait for their turn; what the one at work waits for is told before that.
     nodes.sort_by_key(|member| !turn.next.step(member.name()).is_at_work());
     if turn.next.single_node.is_empty() {

@@ -25,11 +25,7 @@ pub(super) fn everywhere(turn: &mut Turn<'_>) -> bool {
         return true;
     }
     turn.phase = Phase::PreparingNodes;
-    let (nodes, unmanaged) = members(turn.cluster());
-    for (node, why) in unmanaged {
-        let remedy = "provision it again, or remove it: the upgrade goes on without it".to_owned();
-        turn.wait_with_remedy(Subject::node(&node.metadata.name), Reason::NodeUnmanaged, why, remedy);
-    }
+    let (nodes, _) = members(turn.cluster());
     // A setting that nobody can read by now was read when the Upgrade began.
     let concurrency = match config::of(turn.cluster()).unwrap_or_default().preload() {
         Preload::Skip => {

@@ -66,6 +66,9 @@ pub struct Progress {
     pub single_node: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes: BTreeMap<String, NodeProgress>,
+    /// Nodes that were no part of it when it succeeded, since Harvester does not manage them.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub left_out: BTreeSet<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ending>,
     /// Nothing is left to be cleared away.

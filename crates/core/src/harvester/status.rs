@@ -231,12 +231,18 @@ fn nodes_upgraded(turn: &Turn<'_>) -> Words {
     let (members, _) = members(turn.cluster());
     let all = members.iter().all(|member| turn.next.step(member.name()).is_over());
     let skipped = nodes.iter().filter(|(_, node)| node.step == Step::Skipped).map(|(name, _)| name.as_str());
-    let skipped: Vec<&str> = skipped.collect();
+    let left_out = turn.next.left_out.iter().map(String::as_str);
+    let without: Vec<(&str, &str, Vec<&str>)> = vec![
+        (reasons::SKIPPED, "skipped by their user", skipped.collect()),
+        (reasons::LEFT_OUT, "not upgraded, since Harvester does not manage them", left_out.collect()),
+    ];
+    let without: Vec<_> = without.into_iter().filter(|(_, _, nodes)| !nodes.is_empty()).collect();
     match all && !members.is_empty() {
-        true if !skipped.is_empty() => {
-            (TRUE, reasons::SKIPPED.to_owned(), format!("skipped by their user: {}", skipped.join(", ")))
+        true => {
+            let said: Vec<String> =
+                without.iter().map(|(_, why, nodes)| format!("{why}: {}", nodes.join(", "))).collect();
+            (TRUE, without.first().map(|(reason, ..)| (*reason).to_owned()).unwrap_or_default(), said.join("; "))
         }
-        true => plain(TRUE),
         false if turn.next.aborting && turn.next.ended.is_some() => {
             (FALSE, reasons::ABORTED.to_owned(), completed(turn).2)
         }
