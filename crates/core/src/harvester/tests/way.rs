@@ -254,6 +254,17 @@ fn the_release_is_served_by_a_vm_if_its_user_wants_that() {
     ground.settle();
     assert_eq!(ground.label("upgradeState"), "PreparingNodes");
 
+    // It hangs: its steps would wait for it without a word.
+    let ready = |status: &str| json!({ "status": { "conditions": [{ "type": "Ready", "status": status, "reason": "PodNotReady", "message": "no answer" }] } });
+    ground.change("VirtualMachineInstance", "harvester-system", &name, &ready("False"));
+    ground.settle();
+    let told = ground.last.waits.iter().find(|wait| wait.reason == Reason::RepositoryNotReady).unwrap();
+    assert!(told.sentence.ends_with("runs and does not answer: no answer"), "{told:?}");
+    assert!(told.remedy.as_ref().unwrap().starts_with("virtctl stop"), "{told:?}");
+    ground.change("VirtualMachineInstance", "harvester-system", &name, &ready("True"));
+    ground.settle();
+    assert_eq!(ground.reasons(), [Reason::ImagesPreloading]);
+
     // Somebody stops it: it is started again, and named until it runs.
     ground.objects.remove(&("VirtualMachineInstance".to_owned(), "harvester-system".to_owned(), name.clone()));
     let off = json!({ "spec": { "runStrategy": "Halted" }, "status": { "printableStatus": "Stopped" } });
