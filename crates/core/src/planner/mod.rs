@@ -27,6 +27,7 @@ use crate::accepted::codes;
 use crate::claims::{Claim, ClaimId, Claims};
 use crate::cluster::{Job, Pod};
 use crate::drain;
+use crate::merge::replacing;
 use crate::quorum::{CODE, IS_VOTER, Member, at_risk};
 pub use seen::{CapiClusterSeen, ClusterSeen, ControlPlaneSeen, MachineSeen, NodeSeen, SecretSeen};
 use tier::{Tier, Waits};
@@ -244,17 +245,6 @@ fn take_spec(view: &View<'_>) -> Option<Write> {
     let spec = replacing(&view.control_plane.spec_as_asked(), &wanted);
     let patch = json!({ "metadata": view.control_plane.meta.guard(), "spec": spec });
     Some(Write { purpose: Purpose::TakeSpec, target: Target::ControlPlane, act: Act::Patch(patch) })
-}
-
-/// A merge patch that leaves nothing of what is no longer wanted.
-fn replacing(there: &Value, wanted: &Value) -> Value {
-    let (Value::Object(there), Value::Object(wanted)) = (there, wanted) else { return wanted.clone() };
-    let gone = there.keys().filter(|key| !wanted.contains_key(*key)).map(|key| (key.clone(), Value::Null));
-    let kept = wanted.iter().map(|(key, value)| match there.get(key) {
-        Some(there) => (key.clone(), replacing(there, value)),
-        None => (key.clone(), value.clone()),
-    });
-    Value::Object(gone.chain(kept).collect())
 }
 
 fn write_claims(view: &View<'_>, claims: &Claims, purpose: Purpose) -> Write {

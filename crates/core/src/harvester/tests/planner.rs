@@ -208,3 +208,46 @@ fn a_planner_that_does_not_get_on_with_a_node_is_told_with_since_when_what_it_sa
         ("Post-draining", "JobRunning")
     );
 }
+
+#[test]
+fn the_strategy_that_a_user_has_set_is_put_back_in_the_end_and_when_it_is_called_off() {
+    let own = json!({ "workerConcurrency": "2", "workerDrainOptions": { "enabled": true, "timeout": 300, "preDrainHooks": [{ "annotation": "x/y" }] } });
+    let strategy =
+        |ground: &Ground| ground.get("Cluster", "fleet-local", "local")["spec"]["rkeConfig"]["upgradeStrategy"].clone();
+    let mut ground = Ground::of(3);
+    let set = json!({ "spec": { "rkeConfig": { "upgradeStrategy": own } } });
+    ground.change("Cluster", "fleet-local", "local", &set);
+    let mut ground = ground.until_nodes();
+    assert_eq!(strategy(&ground)["workerConcurrency"], "1");
+    assert_eq!(strategy(&ground)["workerDrainOptions"]["preDrainHooks"].as_array().unwrap().len(), 2);
+
+    let mut aborted = ground.clone();
+    aborted.annotate("drover.dev/abort", "true");
+    assert_eq!((aborted.label("upgradeState"), strategy(&aborted)), ("Failed", own.clone()));
+
+    for number in 1..=3 {
+        ground.bring_over(number);
+        ground.gives_back(number);
+    }
+    ground.settle();
+    assert_eq!((ground.label("upgradeState"), strategy(&ground)), ("Succeeded", own));
+}
+
+#[test]
+fn what_another_upgrade_has_left_of_its_hooks_is_no_strategy_of_a_user() {
+    let hooks = json!({
+        "preDrainHooks": [{ "annotation": "harvesterhci.io/pre-hook" }], "postDrainHooks": [{ "annotation": "harvesterhci.io/post-hook" }],
+    });
+    let left = json!({ "controlPlaneDrainOptions": hooks, "workerDrainOptions": hooks });
+    let mut ground = Ground::of(3);
+    ground.change("Cluster", "fleet-local", "local", &json!({ "spec": { "rkeConfig": { "upgradeStrategy": left } } }));
+    let mut ground = ground.until_nodes();
+    for number in 1..=3 {
+        ground.bring_over(number);
+        ground.gives_back(number);
+    }
+    ground.settle();
+    assert_eq!(ground.label("upgradeCleanup"), "Succeeded");
+    let spec = &ground.get("Cluster", "fleet-local", "local")["spec"]["rkeConfig"];
+    assert!(spec["upgradeStrategy"].is_null(), "{spec}");
+}
