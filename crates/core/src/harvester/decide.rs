@@ -369,11 +369,14 @@ impl<'a> Member<'a> {
 
     /// The Secret by which Rancher's planner and we talk about the node.
     pub fn plan_secret(&self, cluster: &'a Cluster) -> Option<&'a Secret> {
-        let own = |secret: &&Secret| {
-            secret.metadata.labels.get(MACHINE_NAME).is_some_and(|name| *name == self.machine.metadata.name)
-        };
-        cluster.secrets.in_namespace(FLEET_NAMESPACE).find(own)
+        plan_secret(cluster, self.machine)
     }
+}
+
+/// The Secret that holds the plan of a machine.
+pub(crate) fn plan_secret<'a>(cluster: &'a Cluster, machine: &Machine) -> Option<&'a Secret> {
+    let own = |secret: &&Secret| secret.metadata.labels.get(MACHINE_NAME) == Some(&machine.metadata.name);
+    cluster.secrets.in_namespace(FLEET_NAMESPACE).find(own)
 }
 
 /// The nodes that take part, by name, and those that do not, with the reason.
