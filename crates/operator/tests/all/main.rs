@@ -11,5 +11,6 @@ mod following;
 mod leading;
 mod planning;
 mod support;
+mod upgrading;
 mod verbs;
 mod watching;
