@@ -19,7 +19,7 @@ use crate::merge::replacing;
 /// Asks the planner for the version of the release, once; true when it is asked. Which generation it is asked for is noted
 /// before, so that a successor does not ask for one more.
 pub(super) fn ask(turn: &mut Turn<'_>) -> bool {
-    let subject = Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL);
+    let subject = subject();
     let Some(cluster) = turn.cluster().harvester.clusters.get(FLEET_NAMESPACE, LOCAL) else {
         let sentence = format!("can't find {FLEET_NAMESPACE}/{LOCAL} cluster");
         turn.wait_with_remedy(subject, Reason::PlannerWorks, sentence, "look after Rancher, which has made it");
@@ -137,7 +137,7 @@ pub(super) fn release(turn: &mut Turn<'_>) -> bool {
     let (version, strategy) = (cluster.metadata.resource_version.to_string(), earlier_strategy(turn, cluster));
     let patch =
         json!({ "metadata": { "resourceVersion": version }, "spec": { "rkeConfig": { "upgradeStrategy": strategy } } });
-    turn.write(Purpose::CleanUp, Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL), Act::Patch(patch));
+    turn.write(Purpose::CleanUp, subject(), Act::Patch(patch));
     false
 }
 
@@ -160,7 +160,7 @@ pub(super) fn take_back(turn: &mut Turn<'_>) -> bool {
             "provisionGeneration": before.generation, "upgradeStrategy": earlier_strategy(turn, cluster),
         }},
     });
-    turn.write(Purpose::AskPlanner, Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL), Act::Patch(patch));
+    turn.write(Purpose::AskPlanner, subject(), Act::Patch(patch));
     false
 }
 
@@ -172,6 +172,11 @@ pub(super) fn is_taken_back(turn: &Turn<'_>) -> bool {
             && spec.rke_config.provision_generation == before.generation
             && !has_hooks(&spec.rke_config.upgrade_strategy)
     })
+}
+
+/// What the planner works on.
+pub(super) fn subject() -> Subject {
+    Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL)
 }
 
 fn capi<'a>(turn: &Turn<'a>) -> Option<&'a Cluster> {
@@ -189,6 +194,11 @@ pub(super) fn hold(turn: &mut Turn<'_>) -> bool {
     });
     turn.write(Purpose::Hold, Subject::new(Kind::CapiCluster, FLEET_NAMESPACE, LOCAL), Act::Patch(patch));
     false
+}
+
+/// Somebody, or an Upgrade that was called off, has paused the planner.
+pub(super) fn is_paused(turn: &Turn<'_>) -> bool {
+    capi(turn).is_some_and(|capi| capi.spec.paused)
 }
 
 pub(super) fn is_held(turn: &Turn<'_>) -> bool {

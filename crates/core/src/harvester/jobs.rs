@@ -84,7 +84,7 @@ pub(super) fn services_stopped(turn: &mut Turn<'_>) -> bool {
     turn.next.services.is_some() || discard(turn, &job)
 }
 
-fn is_own(turn: &Turn<'_>, job: &Job) -> bool {
+pub(super) fn is_own(turn: &Turn<'_>, job: &Job) -> bool {
     job.metadata.owner_references.iter().any(|owner| owner.uid == turn.view.upgrade.metadata.uid)
 }
 

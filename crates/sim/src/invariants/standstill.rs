@@ -82,7 +82,9 @@ fn untrue_reason(known: &Known, upgrade: &Value, reason: &str) -> Option<&'stati
         }
         "PlannerStalls" => {
             let asks = |secret: &Value| secret["metadata"]["annotations"]["rke.cattle.io/pre-drain"].is_string();
-            unless(known.all("Secret").any(asks), "the planner asks for no node")
+            let mut nodes = upgrade["status"]["nodeStatuses"].as_object().into_iter().flat_map(|all| all.values());
+            let is_left = nodes.any(|node| !["Succeeded", "Skipped"].contains(&text(&node["state"])));
+            unless(is_left || known.all("Secret").any(asks), "nothing is left for the planner to do")
         }
         "JobFailed" => {
             let has_failed = |job: &Value| has_condition(job, "Failed");

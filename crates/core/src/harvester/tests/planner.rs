@@ -147,6 +147,84 @@ fn a_worker_is_told_to_restart_its_own_service() {
     assert_eq!(wait(&ground), None);
 }
 
+#[test]
+fn a_planner_that_comes_to_no_node_is_told_once_with_what_helps() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.pass(19);
+    assert_eq!(
+        (ground.condition("Progressing").1, ground.events("PlannerStalls")),
+        ("PlannerWorks".to_owned(), vec![])
+    );
+    assert_eq!(ground.last.look_again, Some("2026-01-01T12:20:01Z".parse().unwrap()));
+
+    ground.pass(2);
+
+    let (_, reason, message) = ground.condition("Progressing");
+    let said = "the planner has come to no further node, although it may since 2026-01-01T12:00:00Z";
+    let helps = format!(
+        "drover why upgrade/{U} looks what is in its way; if nothing is, restart it: kubectl -n cattle-system rollout restart deployment rancher"
+    );
+    assert_eq!(reason, "PlannerStalls");
+    assert!(message.starts_with(&format!("{said} ({helps});")), "{message}");
+    ground.pass(60);
+    assert_eq!(ground.events("PlannerStalls"), [("Warning".to_owned(), said.to_owned())], "not for each node");
+
+    // It gets on: what is out now is no standstill, however long it takes.
+    ground.begins_with(1);
+    ground.pass(60);
+    assert!(!ground.reasons().contains(&Reason::PlannerStalls), "{:?}", ground.last.waits);
+}
+
+#[test]
+fn a_planner_has_its_time_again_after_each_node_and_after_a_pause() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.pass(10);
+    ground.bring_over(1);
+    let back = json!({ "status": { "conditions": [
+        { "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T12:10:00Z" },
+        { "type": "EtcdIsVoter", "status": "True", "reason": "MemberNotLearner" },
+    ] } });
+    ground.change("Node", "", "node-1", &back);
+    ground.gives_back(1);
+    ground.pass(19);
+    assert!(!ground.reasons().contains(&Reason::PlannerStalls), "{:?}", ground.last.waits);
+
+    ground.change("CapiCluster", "fleet-local", "local", &json!({ "spec": { "paused": true } }));
+    ground.pass(60);
+    assert!(!ground.reasons().contains(&Reason::PlannerStalls), "{:?}", ground.last.waits);
+    ground.change("CapiCluster", "fleet-local", "local", &json!({ "spec": { "paused": null } }));
+    ground.pass(1);
+    assert!(!ground.reasons().contains(&Reason::PlannerStalls), "{:?}", ground.last.waits);
+
+    ground.pass(21);
+    assert!(ground.reasons().contains(&Reason::PlannerStalls), "{:?}", ground.last.waits);
+}
+
+#[test]
+fn a_planner_that_does_not_give_back_the_last_node_is_told_and_drovers_own_is_named_as_it_is() {
+    let mut ground = Ground::of(3).until_nodes();
+    for number in 1..=3 {
+        ground.bring_over(number);
+        if number < 3 {
+            ground.gives_back(number);
+        }
+    }
+    let ours = json!({ "metadata": { "annotations": { "drover.dev/planned": "v1.34.1+rke2r1 5" } } });
+    ground.change("Secret", "fleet-local", "custom-3-machine-plan", &ours);
+    ground.settle();
+    assert_eq!(ground.condition("Progressing").2, "the planner gives back node-3");
+
+    ground.pass(21);
+
+    let (_, reason, message) = ground.condition("Progressing");
+    assert_eq!(reason, "PlannerStalls");
+    assert!(message.starts_with("the planner has not given back node-3, although it may since 2026-01-01T12:00:00Z ("));
+    assert!(
+        message.ends_with("kubectl -n system-upgrade rollout restart deployment system-upgrade-controller)"),
+        "{message}"
+    );
+}
+
 /// The planner was told at this time that it may drain node-1.
 fn told_at(completed: &str) -> Ground {
     let mut ground = Ground::of(3).until_nodes();
