@@ -72,7 +72,7 @@ pub fn decide(view: &View<'_>, now: Timestamp) -> Decision {
         return turn.into_decision();
     }
     if let Some(Err(error)) = Progress::read(view.upgrade) {
-        start::cannot_go_on(&mut turn, &error);
+        start::cannot_go_on(&mut turn, &format!("cannot be read ({error})"));
         return turn.into_decision();
     }
     if turn.known.is_some() && start::another_writes(&mut turn) {

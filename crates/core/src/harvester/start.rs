@@ -85,6 +85,10 @@ pub(super) fn mark_pauses(turn: &mut Turn<'_>) -> bool {
 /// Never two drivers.
 fn another_drives(turn: &mut Turn<'_>) -> bool {
     let metadata = &turn.view.upgrade.metadata;
+    if metadata.labels.contains_key(labels::STATE) && turn.cluster().begun_here.contains(turn.name()) {
+        cannot_go_on(turn, "is gone");
+        return true;
+    }
     if metadata.labels.contains_key(labels::STATE) {
         let sentence = format!("Upgrade {} was begun by another controller, which drives it", turn.name());
         turn.wait_with_remedy(
@@ -131,11 +135,11 @@ pub(super) fn another_writes(turn: &mut Turn<'_>) -> bool {
     true
 }
 
-/// What is noted on the Upgrade cannot be read, maybe because a newer Drover has written it. Who began anew would drain nodes that are
-/// done, so nothing is begun, and nothing is written over.
-pub(super) fn cannot_go_on(turn: &mut Turn<'_>, error: &serde_json::Error) {
+/// What is noted on the Upgrade cannot be read, maybe because a newer Drover has written it, or somebody has taken it away. Who began anew
+/// would drain nodes that are done, so nothing is begun, and nothing is written over.
+pub(super) fn cannot_go_on(turn: &mut Turn<'_>, problem: &str) {
     let sentence = format!(
-        "how far Upgrade {} is, in its annotation {}, cannot be read ({error}): nothing goes on",
+        "how far Upgrade {} is, in its annotation {}, {problem}: nothing goes on",
         turn.name(),
         marks::PROGRESS
     );
