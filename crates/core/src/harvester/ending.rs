@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use drover_api::harvester::NAMESPACE;
 use drover_api::harvester::jobs::{self as jobs_api, types};
-use drover_api::harvester::upgrade::{FINALIZER, annotations};
+use drover_api::harvester::upgrade::{FINALIZER, annotations, cleanup as words, labels};
 use drover_api::marks::{PROGRESS, UPGRADE_ABORT, UPGRADE_RETRY};
 use serde_json::Value;
 
@@ -66,7 +66,7 @@ pub(super) fn leave(turn: &mut Turn<'_>) {
     let holds = turn.view.upgrade.metadata.finalizers.iter().any(|finalizer| finalizer == FINALIZER);
     if turn.known.is_none() {
         // Another controller's, or one that has not begun: nothing was made for it.
-        if turn.cluster().begun_here.contains(turn.name()) && may_go_without_notes(turn) {
+        if has_lost_its_notes(turn) && may_go_without_notes(turn) {
             clear_up_without_notes(turn);
             turn.released = holds && turn.next.cleaned;
         }
@@ -103,8 +103,21 @@ fn is_forced(turn: &Turn<'_>) -> bool {
     turn.annotation(annotations::SKIP_WEBHOOK).is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-/// Somebody has taken away what was noted of how far it is: it may still be deleted where no node is in the middle of it.
+/// Somebody has taken away what Drover had noted of how far it is.
+pub(super) fn has_lost_its_notes(turn: &Turn<'_>) -> bool {
+    turn.known.is_none() && turn.cluster().begun_here.contains(turn.name())
+}
+
+/// It has ended, and nothing of it is left: what there is now is of another.
+pub(super) fn was_cleaned(turn: &Turn<'_>) -> bool {
+    turn.view.upgrade.metadata.labels.get(labels::CLEANUP).is_some_and(|word| word == words::SUCCEEDED)
+}
+
+/// It may be deleted all the same where no node is in the middle of it.
 fn may_go_without_notes(turn: &mut Turn<'_>) -> bool {
+    if was_cleaned(turn) {
+        return true;
+    }
     let cluster = turn.cluster();
     let (nodes, _) = decide::members(cluster);
     let in_drain = nodes.iter().filter(|member| member.plan_secret(cluster).is_some_and(nodes::is_in_drain));
@@ -134,6 +147,7 @@ fn may_go_without_notes(turn: &mut Turn<'_>) -> bool {
 
 /// Whatever an Upgrade can have made or set otherwise is put right, since nobody knows how far it came.
 fn clear_up_without_notes(turn: &mut Turn<'_>) {
+    turn.next.cleaned = was_cleaned(turn);
     turn.next.prepared = true;
     turn.next.asked = Some(0);
     turn.next.withdrawn = turn.cluster().nodes.iter().map(|node| node.metadata.name.clone()).collect();

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::admission::registration::{INCUMBENT, incumbent};
 use super::config;
 use super::decide::{Admission, Phase, Turn, members};
+use super::ending;
 use super::nodes;
 use super::options;
 use super::pausing;
@@ -85,7 +86,7 @@ pub(super) fn mark_pauses(turn: &mut Turn<'_>) -> bool {
 /// Never two drivers.
 fn another_drives(turn: &mut Turn<'_>) -> bool {
     let metadata = &turn.view.upgrade.metadata;
-    if metadata.labels.contains_key(labels::STATE) && turn.cluster().begun_here.contains(turn.name()) {
+    if ending::has_lost_its_notes(turn) && !ending::was_cleaned(turn) {
         cannot_go_on(turn, "is gone");
         return true;
     }

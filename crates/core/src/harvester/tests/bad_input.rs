@@ -328,6 +328,29 @@ fn an_upgrade_whose_notes_are_gone_can_be_deleted_and_takes_along_what_it_has_ma
 }
 
 #[test]
+fn an_upgrade_that_has_ended_and_whose_notes_are_gone_touches_nothing_of_the_next_when_it_is_deleted() {
+    let mut ground = Ground::of(3);
+    let mut old = ground.upgrade().clone();
+    let fields = json!({ "f:metadata": { "f:labels": { "f:harvesterhci.io/upgradeState": {} } } });
+    let ended = json!({ "metadata": {
+        "name": "old", "uid": "uid-old", "deletionTimestamp": NOON,
+        "finalizers": ["wrangler.cattle.io/harvester-upgrade-controller"],
+        "labels": { "harvesterhci.io/upgradeState": "Succeeded", "harvesterhci.io/upgradeCleanup": "Succeeded" },
+        "managedFields": [{ "manager": "drover", "operation": "Update", "fieldsV1": fields }],
+    } });
+    merge(&mut old, &ended);
+    ground.put(old);
+    let mut ground = ground.until_nodes();
+    ground.begins_with(1);
+
+    let decision = ground.decide_for("old");
+
+    let writes: Vec<(String, &Act)> = decision.writes().map(|write| (write.subject.name.clone(), &write.act)).collect();
+    let [(name, Act::Patch(patch))] = &writes[..] else { panic!("{writes:#?}") };
+    assert_eq!((name.as_str(), &patch["metadata"]["finalizers"]), ("old", &json!([])));
+}
+
+#[test]
 fn an_upgrade_whose_notes_are_gone_stays_for_as_long_as_a_node_is_in_the_middle_of_it() {
     let mut ground = Ground::of(3).until_nodes();
     ground.begins_with(1);

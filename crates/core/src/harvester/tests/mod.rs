@@ -183,6 +183,10 @@ impl Ground {
     }
 
     fn decide(&mut self) -> Decision {
+        self.decide_for(U)
+    }
+
+    fn decide_for(&mut self, name: &str) -> Decision {
         let cluster = self.cluster();
         let answer = |served: Served| self.garbled.map_or(Ok(served), |why| Err(why.to_owned()));
         let fetched = self.served.clone().map(|served| Fetched {
@@ -191,7 +195,7 @@ impl Ground {
             answer: answer(served),
         });
         let settings = Settings { image: "drover".to_owned() };
-        let upgrade = cluster.harvester.upgrades.get("harvester-system", U).unwrap();
+        let upgrade = cluster.harvester.upgrades.get("harvester-system", name).unwrap();
         let view = View {
             cluster: &cluster,
             upgrade,
