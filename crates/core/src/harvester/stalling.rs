@@ -89,7 +89,7 @@ fn stalls(turn: &mut Turn<'_>, subject: Subject, since: Option<Timestamp>, what:
     };
     if late < turn.now {
         let says = says.map(|says| format!("{SAYS}{says}")).unwrap_or_default();
-        let sentence = format!("the planner has {what}, although it may since {since}{says}");
+        let sentence = format!("the planner has {what}, although it may since {since:.0}{says}");
         let remedy = remedy(turn);
         // It is told before all those that wait for it.
         turn.waits.insert(0, Wait::new(subject, Reason::PlannerStalls, sentence, since).with_remedy(remedy));
