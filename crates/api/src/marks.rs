@@ -133,10 +133,12 @@ pub const UPGRADE_SKIP: &str = "drover.dev/skip";
 /// On a MachineDeployment: its pause is ours, see [`WORKERS_FAILED`].
 pub const HELD: &str = "drover.dev/held";
 
-/// Annotation of an Upgrade, by a person: `true` lets Drover drive it although Harvester itself is at work, for somebody who
+/// Annotation of an Upgrade, by a person: [`DRIVE_ANYWAY`] lets Drover drive it although Harvester itself is at work, for somebody who
 /// has switched off Harvester's own upgrade controller; the name of another controller lets Drover go on although that one has
-/// written the state of the Upgrade.
+/// written the state of the Upgrade. Names may stand there with commas between them; any other word changes nothing.
 pub const DRIVE: &str = "drover.dev/drive";
+/// See [`DRIVE`].
+pub const DRIVE_ANYWAY: &str = "true";
 
 /// Annotation of a Machine of a guest's control plane: what it was made for, in a few letters.
 ///

@@ -14,6 +14,7 @@ pub mod forecast;
 pub mod guest;
 pub mod harvester;
 mod managed;
+mod merge;
 pub mod metrics;
 pub mod placement;
 pub mod plan;

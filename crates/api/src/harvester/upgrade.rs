@@ -108,6 +108,11 @@ pub mod reasons {
     pub const ABORTED: &str = "Aborted";
     /// Ours: its user goes on without some nodes.
     pub const SKIPPED: &str = "Skipped";
+    /// Ours: some nodes are no part of it, since Harvester does not manage them.
+    pub const LEFT_OUT: &str = "NodeUnmanaged";
+    /// Ours: whose steps the Jobs run.
+    pub const STEPS_OF_DROVER: &str = "Drover";
+    pub const STEPS_OF_RELEASE: &str = "Release";
     /// Ours: the upgrade does not wait for logs that nobody collects.
     pub const NO_COLLECTOR: &str = "NoCollector";
     pub const NO_COLLECTOR_MESSAGE: &str = "Nothing collects the logs of upgrades; the upgrade goes on without";

@@ -31,7 +31,7 @@ mod tests;
 mod wire;
 mod workload;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use drover_api::plan::labels;
@@ -104,6 +104,8 @@ pub struct Cluster {
     pub acceptances: BTreeMap<ObjectRef, Acceptance>,
     /// Who else writes what only the driver of an Upgrade does, by the names of the Upgrades.
     pub drivers: BTreeMap<String, Vec<String>>,
+    /// The names of Upgrades that Drover has begun.
+    pub begun_here: BTreeSet<String>,
     /// The same objects as the Plan engine reads them.
     pub engine: EngineObjects,
     pub unseen: Vec<Unseen>,
@@ -250,6 +252,10 @@ impl Cluster {
         let group = head.api_version.split_once('/').map_or("", |(group, _)| group);
         if (group, head.kind.as_str()) == ("harvesterhci.io", "Upgrade") {
             let name = head.metadata.name.clone();
+            match crate::harvester::drivers::is_ours(json) {
+                true => drop(self.begun_here.insert(name.clone())),
+                false => drop(self.begun_here.remove(&name)),
+            }
             match crate::harvester::drivers::others(json) {
                 others if others.is_empty() => drop(self.drivers.remove(&name)),
                 others => drop(self.drivers.insert(name, others)),

@@ -50,7 +50,7 @@ pub(super) fn call_off(turn: &mut Turn<'_>) {
 /// One turn on the way back; the Upgrade has ended when all is as it should be.
 pub(super) fn go_back(turn: &mut Turn<'_>) {
     turn.phase = came_to(turn);
-    let back = services_stopped(turn)
+    let back = jobs::services_stopped(turn)
         && match (turn.next.single_node.is_empty(), turn.next.asked) {
             (false, _) => only_node_is_back(turn),
             (true, Some(_)) => nodes_are_back(turn),
@@ -74,12 +74,6 @@ fn came_to(turn: &Turn<'_>) -> Phase {
         (_, _, Some(_)) => Phase::PreparingNodes,
         _ => Phase::ImportingImage,
     }
-}
-
-/// The Job on the system services is stopped between two of its steps, each of which leaves its component whole.
-fn services_stopped(turn: &mut Turn<'_>) -> bool {
-    let job = names::apply_manifests(turn.name());
-    turn.next.services.is_some() || jobs::discard(turn, &job)
 }
 
 /// Its one Job cannot be stopped half-way: it is waited for.

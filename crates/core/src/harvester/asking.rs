@@ -12,12 +12,14 @@ use super::nodes::is_in_drain;
 use super::progress::{Before, Step};
 use super::release::is_kubelet_version;
 use crate::cluster::cluster_api::Cluster;
+use crate::cluster::harvester::ProvisionedCluster;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
+use crate::merge::replacing;
 
 /// Asks the planner for the version of the release, once; true when it is asked. Which generation it is asked for is noted
 /// before, so that a successor does not ask for one more.
 pub(super) fn ask(turn: &mut Turn<'_>) -> bool {
-    let subject = Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL);
+    let subject = subject();
     let Some(cluster) = turn.cluster().harvester.clusters.get(FLEET_NAMESPACE, LOCAL) else {
         let sentence = format!("can't find {FLEET_NAMESPACE}/{LOCAL} cluster");
         turn.wait_with_remedy(subject, Reason::PlannerWorks, sentence, "look after Rancher, which has made it");
@@ -30,6 +32,10 @@ pub(super) fn ask(turn: &mut Turn<'_>) -> bool {
         turn.next.before = Some(Before {
             kubernetes: cluster.spec.kubernetes_version.clone(),
             generation,
+            strategy: Some(&cluster.spec.rke_config.upgrade_strategy)
+                .filter(|one| !has_hooks(one))
+                .cloned()
+                .unwrap_or_default(),
             cordoned: cordoned.map(|node| node.metadata.name.clone()).collect(),
         });
     }
@@ -128,11 +134,17 @@ pub(super) fn release(turn: &mut Turn<'_>) -> bool {
     if turn.next.asked.is_none() || is_stuck || !has_hooks(&cluster.spec.rke_config.upgrade_strategy) {
         return true;
     }
-    let version = cluster.metadata.resource_version.to_string();
+    let (version, strategy) = (cluster.metadata.resource_version.to_string(), earlier_strategy(turn, cluster));
     let patch =
-        json!({ "metadata": { "resourceVersion": version }, "spec": { "rkeConfig": { "upgradeStrategy": null } } });
-    turn.write(Purpose::CleanUp, Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL), Act::Patch(patch));
+        json!({ "metadata": { "resourceVersion": version }, "spec": { "rkeConfig": { "upgradeStrategy": strategy } } });
+    turn.write(Purpose::CleanUp, subject(), Act::Patch(patch));
     false
+}
+
+/// What makes the strategy what its user had set, if anything.
+fn earlier_strategy(turn: &Turn<'_>, cluster: &ProvisionedCluster) -> Value {
+    let before = turn.next.before.as_ref().map_or(&Value::Null, |before| &before.strategy);
+    replacing(&cluster.spec.rke_config.upgrade_strategy, before)
 }
 
 /// Asks the planner for what it was asked before; true once that is what it is asked.
@@ -145,10 +157,10 @@ pub(super) fn take_back(turn: &mut Turn<'_>) -> bool {
     let patch = json!({
         "metadata": { "resourceVersion": cluster.metadata.resource_version.to_string() },
         "spec": { "kubernetesVersion": before.kubernetes, "rkeConfig": {
-            "provisionGeneration": before.generation, "upgradeStrategy": null,
+            "provisionGeneration": before.generation, "upgradeStrategy": earlier_strategy(turn, cluster),
         }},
     });
-    turn.write(Purpose::AskPlanner, Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL), Act::Patch(patch));
+    turn.write(Purpose::AskPlanner, subject(), Act::Patch(patch));
     false
 }
 
@@ -160,6 +172,11 @@ pub(super) fn is_taken_back(turn: &Turn<'_>) -> bool {
             && spec.rke_config.provision_generation == before.generation
             && !has_hooks(&spec.rke_config.upgrade_strategy)
     })
+}
+
+/// What the planner works on.
+pub(super) fn subject() -> Subject {
+    Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL)
 }
 
 fn capi<'a>(turn: &Turn<'a>) -> Option<&'a Cluster> {
@@ -177,6 +194,11 @@ pub(super) fn hold(turn: &mut Turn<'_>) -> bool {
     });
     turn.write(Purpose::Hold, Subject::new(Kind::CapiCluster, FLEET_NAMESPACE, LOCAL), Act::Patch(patch));
     false
+}
+
+/// Somebody, or an Upgrade that was called off, has paused the planner.
+pub(super) fn is_paused(turn: &Turn<'_>) -> bool {
+    capi(turn).is_some_and(|capi| capi.spec.paused)
 }
 
 pub(super) fn is_held(turn: &Turn<'_>) -> bool {

@@ -89,8 +89,7 @@ fn release_charts(turn: &mut Turn<'_>) -> bool {
     if !turn.next.prepared {
         return true;
     }
-    let job = names::apply_manifests(turn.name());
-    if turn.next.services.is_none() && !jobs::discard(turn, &job) {
+    if !jobs::services_stopped(turn) {
         return false;
     }
     let cluster = turn.cluster();

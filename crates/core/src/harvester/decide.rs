@@ -72,7 +72,7 @@ pub fn decide(view: &View<'_>, now: Timestamp) -> Decision {
         return turn.into_decision();
     }
     if let Some(Err(error)) = Progress::read(view.upgrade) {
-        start::cannot_go_on(&mut turn, &error);
+        start::cannot_go_on(&mut turn, &format!("cannot be read ({error})"));
         return turn.into_decision();
     }
     if turn.known.is_some() && start::another_writes(&mut turn) {
@@ -106,13 +106,30 @@ pub(super) fn go_on(turn: &mut Turn<'_>) {
     nodes::forget_who_has_left(turn);
     if turn.next.aborting && turn.next.ended.is_none() {
         abort::go_back(turn);
-    } else if turn.next.ended.is_none() && phases.iter().all(|phase| phase(turn)) {
-        turn.next.ended = Some(Ending::Succeeded);
+    } else if turn.next.ended.is_none() {
+        let is_done = phases.iter().all(|phase| phase(turn));
+        leave_out_unmanaged(turn, is_done);
+        if is_done {
+            turn.next.ended = Some(Ending::Succeeded);
+        }
     }
     if turn.next.ended.is_some() {
         turn.phase = Phase::Ended;
         clearing::everything(turn);
         ending::tell_what_failed(turn);
+    }
+}
+
+/// The Upgrade goes on without nodes that Harvester does not manage: each is told all the way, and who was left out is noted in the end.
+fn leave_out_unmanaged(turn: &mut Turn<'_>, is_done: bool) {
+    let (_, unmanaged) = members(turn.cluster());
+    if is_done {
+        turn.next.left_out = unmanaged.iter().map(|(node, _)| node.metadata.name.clone()).collect();
+    } else if turn.next.ended.is_none() {
+        for (node, why) in unmanaged {
+            let remedy = "provision it again, or remove it: the upgrade goes on without it";
+            turn.wait_with_remedy(Subject::node(&node.metadata.name), Reason::NodeUnmanaged, why, remedy);
+        }
     }
 }
 
@@ -352,11 +369,14 @@ impl<'a> Member<'a> {
 
     /// The Secret by which Rancher's planner and we talk about the node.
     pub fn plan_secret(&self, cluster: &'a Cluster) -> Option<&'a Secret> {
-        let own = |secret: &&Secret| {
-            secret.metadata.labels.get(MACHINE_NAME).is_some_and(|name| *name == self.machine.metadata.name)
-        };
-        cluster.secrets.in_namespace(FLEET_NAMESPACE).find(own)
+        plan_secret(cluster, self.machine)
     }
+}
+
+/// The Secret that holds the plan of a machine.
+pub(crate) fn plan_secret<'a>(cluster: &'a Cluster, machine: &Machine) -> Option<&'a Secret> {
+    let own = |secret: &&Secret| secret.metadata.labels.get(MACHINE_NAME) == Some(&machine.metadata.name);
+    cluster.secrets.in_namespace(FLEET_NAMESPACE).find(own)
 }
 
 /// The nodes that take part, by name, and those that do not, with the reason.

@@ -28,6 +28,13 @@ pub fn others(json: &[u8]) -> Vec<String> {
     others
 }
 
+/// Whether Drover has begun an Upgrade: it has written its state, and nobody has since.
+pub fn is_ours(json: &[u8]) -> bool {
+    let state = format!("f:{}", labels::STATE);
+    let owns = |managed: &Managed| managed.fields["f:metadata"]["f:labels"].get(&state).is_some();
+    Managed::of(json).iter().any(|managed| managed.manager == marks::FIELD_MANAGER && owns(managed))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -48,6 +55,8 @@ mod tests {
             managed("Mozilla", spec), managed("other", json!({ "f:status": { "f:nodeStatuses": {} } })),
         ] } });
         assert_eq!(others(object.to_string().as_bytes()), ["harvester", "other"]);
+        assert!(is_ours(object.to_string().as_bytes()));
         assert_eq!(others(b"{\"metadata\":{}}"), Vec::<String>::new());
+        assert!(!is_ours(b"{\"metadata\":{}}"));
     }
 }

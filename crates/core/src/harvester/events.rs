@@ -13,10 +13,14 @@ use super::stalling;
 use crate::announce::{About, Told, announce};
 use crate::decision::{Reason, Wait, Write};
 use crate::why::Outlook;
-use crate::why::reasons::{Meaning, meaning};
+use crate::why::reasons::meaning;
 
 /// What may pass by itself is told when it has lasted for so long.
 const MAY_PASS: SignedDuration = SignedDuration::from_secs(60);
+/// Work on a node or a service usually takes less.
+const LONG: SignedDuration = SignedDuration::from_mins(20);
+/// Gigabytes that come over a network, and what is cleared away on many nodes, usually take less.
+const VERY_LONG: SignedDuration = SignedDuration::from_mins(60);
 
 /// `state` is the one that the Upgrade is in now. What was told before is among them as well, under the same name.
 pub(super) fn events(turn: &Turn<'_>, state: &str, waits: &[Wait], look_again: &mut Option<Timestamp>) -> Vec<Write> {
@@ -52,30 +56,43 @@ pub(super) fn events(turn: &Turn<'_>, state: &str, waits: &[Wait], look_again: &
         }
     }
     for wait in waits {
+        let Some(patience) = patience(wait.reason) else { continue };
         let meaning = meaning(wait.reason);
-        match patience(wait.reason, meaning).map(|patience| wait.since.checked_add(patience)) {
-            Some(Ok(moment)) if turn.now < moment => {
-                *look_again = Some(look_again.map_or(moment, |one| one.min(moment)))
+        match wait.since.checked_add(patience) {
+            Ok(moment) if turn.now < moment => {
+                *look_again = Some(look_again.map_or(moment, |one| one.min(moment)));
             }
-            Some(_) => tell(
+            // What such a wait says changes while it lasts, and each time it would be another Event.
+            _ if patience >= LONG => {
+                tell(WARNING, &wait.reason.to_string(), &lasts(&metadata.name, wait, patience), "");
+            }
+            _ => tell(
                 if meaning.alarm { WARNING } else { NORMAL },
                 &wait.reason.to_string(),
                 stalling::without_words(&wait.sentence),
                 "",
             ),
-            None => {}
         }
     }
     events
 }
 
-/// How long a wait has to last before it is told; none if that is the way of things.
-fn patience(reason: Reason, meaning: Meaning) -> Option<SignedDuration> {
-    match meaning.resolves_itself {
-        Outlook::No => Some(SignedDuration::ZERO),
-        Outlook::Maybe if meaning.alarm => {
-            Some(if reason == Reason::JobFailed { SignedDuration::ZERO } else { MAY_PASS })
-        }
+/// How long a wait has to last before it is told; none if another one tells it.
+fn patience(reason: Reason) -> Option<SignedDuration> {
+    let meaning = meaning(reason);
+    match (meaning.resolves_itself, reason) {
+        (Outlook::No, _) | (_, Reason::JobFailed) => Some(SignedDuration::ZERO),
+        (Outlook::Maybe, _) if meaning.alarm => Some(MAY_PASS),
+        (_, Reason::JobRunning | Reason::NodeRebooting | Reason::VmsLeaving | Reason::ServiceNotReady) => Some(LONG),
+        (_, Reason::ImageNotReady | Reason::ImagesPreloading | Reason::CleaningUp) => Some(VERY_LONG),
         _ => None,
     }
+}
+
+fn lasts(upgrade: &str, wait: &Wait, patience: SignedDuration) -> String {
+    let (subject, meaning, minutes) = (&wait.subject, meaning(wait.reason), patience.as_mins());
+    format!(
+        "{subject}: {} That has lasted for more than {minutes} minutes; drover why upgrade/{upgrade} says what is behind it",
+        meaning.sentence
+    )
 }

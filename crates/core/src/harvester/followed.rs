@@ -4,6 +4,7 @@ use drover_api::harvester::addon::names::DESCHEDULER_NAMESPACE;
 use drover_api::harvester::jobs::UPGRADE;
 use drover_api::harvester::{CATTLE_NAMESPACE, FLEET_NAMESPACE, NAMESPACE};
 use drover_api::helm::helm_chart;
+use drover_api::longhorn::NAMESPACE as STORAGE;
 use drover_api::rancher::machine_plan::labels::MACHINE_NAME;
 
 use super::steps::Kind;
@@ -36,8 +37,6 @@ const fn labelled(kind: &'static str, namespace: &'static str, label: &'static s
 const fn once(kind: &'static str, namespace: &'static str) -> Followed {
     Followed { kind, namespace, label: "", once: true }
 }
-
-const STORAGE: &str = "longhorn-system";
 
 /// What decisions about Upgrades rest on.
 pub const BY_UPGRADES: &[Followed] = &[

@@ -77,7 +77,14 @@ pub(super) fn discard(turn: &mut Turn<'_>, name: &str) -> bool {
     false
 }
 
-fn is_own(turn: &Turn<'_>, job: &Job) -> bool {
+/// The Job on the system services is stopped between two of its steps, each of which leaves its component whole; true once nothing works on
+/// them any more.
+pub(super) fn services_stopped(turn: &mut Turn<'_>) -> bool {
+    let job = names::apply_manifests(turn.name());
+    turn.next.services.is_some() || discard(turn, &job)
+}
+
+pub(super) fn is_own(turn: &Turn<'_>, job: &Job) -> bool {
     job.metadata.owner_references.iter().any(|owner| owner.uid == turn.view.upgrade.metadata.uid)
 }
 

@@ -41,6 +41,7 @@ pub mod upgrade_config;
 mod workloads;
 
 pub(crate) use asking::remedy_of_pause;
+pub(crate) use decide::plan_secret;
 pub use decide::{Admission, Settings, View, decide};
 pub(crate) use kubelet::remedy as remedy_of_kubelet;
 pub use release::{Fetched, Release, Served};

@@ -14,7 +14,6 @@ use drover_api::plan::labels::JOB_NAME;
 use drover_api::rancher::machine_plan::annotations::{
     DRAIN_DONE, DRAIN_OPTIONS, POST_DRAIN, POST_HOOK, PRE_DRAIN, PRE_HOOK, UNCORDON,
 };
-use drover_api::rancher::provisioning_cluster::LOCAL;
 use serde_json::{Value, json};
 
 use super::decide::{Member, Phase, Turn, members};
@@ -27,11 +26,7 @@ use crate::quorum::{self, CODE, IS_VOTER, at_risk};
 
 pub(super) fn next(turn: &mut Turn<'_>) -> bool {
     turn.phase = Phase::UpgradingNodes;
-    let (mut nodes, unmanaged) = members(turn.cluster());
-    for (node, why) in unmanaged {
-        let remedy = "provision it again, or remove it: the upgrade goes on without it".to_owned();
-        turn.wait_with_remedy(Subject::node(&node.metadata.name), Reason::NodeUnmanaged, why, remedy);
-    }
+    let (mut nodes, _) = members(turn.cluster());
     // Of a hundred nodes most wait for their turn; what the one at work waits for is told before that.
     nodes.sort_by_key(|member| !turn.next.step(member.name()).is_at_work());
     if turn.next.single_node.is_empty() {
@@ -41,6 +36,7 @@ pub(super) fn next(turn: &mut Turn<'_>) -> bool {
             return false;
         }
         nodes.iter().for_each(|member| tend(turn, *member));
+        stalling::notice_standstill(turn, &nodes);
     } else if let Some(member) = nodes.iter().find(|member| member.name() == turn.next.single_node) {
         alone(turn, *member);
     }
@@ -88,11 +84,7 @@ pub(super) fn settle(turn: &mut Turn<'_>) -> bool {
         .collect();
     let mut settled = in_drain.is_empty() && asking::is_settled(turn);
     if !settled {
-        let sentence = match in_drain.is_empty() {
-            true => format!("the planner has not finished with Cluster {FLEET_NAMESPACE}/{LOCAL}"),
-            false => format!("the planner gives back {}", in_drain.join(", ")),
-        };
-        turn.wait(Subject::new(Kind::Cluster, FLEET_NAMESPACE, LOCAL), Reason::PlannerWorks, sentence);
+        stalling::wait_for_end(turn, &in_drain);
     }
     for member in nodes {
         settled &= restored(turn, member);
@@ -178,7 +170,7 @@ fn begin(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
             let sentence = format!("the planner has raised {name} without asking: its system is still the old one");
             let remedy = asking::remedy_of_silence(turn);
             turn.wait_with_remedy(Subject::node(name), Reason::PlannerWorks, sentence, remedy);
-        } else {
+        } else if !asking::is_paused(turn) {
             let sentence = format!("the planner has not come to {name}");
             turn.wait(Subject::node(name), Reason::PlannerWorks, sentence);
         }

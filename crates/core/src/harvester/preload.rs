@@ -25,11 +25,7 @@ pub(super) fn everywhere(turn: &mut Turn<'_>) -> bool {
         return true;
     }
     turn.phase = Phase::PreparingNodes;
-    let (nodes, unmanaged) = members(turn.cluster());
-    for (node, why) in unmanaged {
-        let remedy = "provision it again, or remove it: the upgrade goes on without it".to_owned();
-        turn.wait_with_remedy(Subject::node(&node.metadata.name), Reason::NodeUnmanaged, why, remedy);
-    }
+    let (nodes, _) = members(turn.cluster());
     // A setting that nobody can read by now was read when the Upgrade began.
     let concurrency = match config::of(turn.cluster()).unwrap_or_default().preload() {
         Preload::Skip => {
@@ -77,9 +73,32 @@ pub(super) fn has_images(turn: &Turn<'_>, node: &str) -> bool {
 
 /// Whether a node carries the result of a Plan, or is left out of it.
 pub(super) fn has_run(plan: &PlanSeen, node: &Node) -> bool {
-    let hash = plan.status.latest_hash.as_str();
-    let carried = node.metadata.labels.get(&plan_hash(&plan.meta.name));
-    carried.is_some_and(|carried| carried == DISABLED || !hash.is_empty() && carried == hash)
+    matches!(Outcome::of(plan, node), Outcome::LeftOut | Outcome::Carried)
+}
+
+/// How a node stands to a Plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Somebody has left it out of the Plan.
+    LeftOut,
+    /// It carries the result, and gets no Job.
+    Carried,
+    /// It carries a result, and the Plan, which was made anew, has not said yet which one it wants: that is no sign that anything is done.
+    Unknown,
+    /// It gets a Job, or has one.
+    Due,
+}
+
+impl Outcome {
+    pub(super) fn of(plan: &PlanSeen, node: &Node) -> Self {
+        let hash = plan.status.latest_hash.as_str();
+        match node.metadata.labels.get(&plan_hash(&plan.meta.name)).map(String::as_str) {
+            Some(DISABLED) => Outcome::LeftOut,
+            Some(_) if hash.is_empty() => Outcome::Unknown,
+            Some(carried) if carried == hash => Outcome::Carried,
+            _ => Outcome::Due,
+        }
+    }
 }
 
 /// A node that no longer carries the result of a Plan gets its Job again.

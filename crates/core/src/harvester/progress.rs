@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use drover_api::harvester::upgrade::node_states;
 use drover_api::marks;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::release::{Noted, Steps};
 use crate::cluster::harvester::Upgrade;
@@ -66,6 +67,9 @@ pub struct Progress {
     pub single_node: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub nodes: BTreeMap<String, NodeProgress>,
+    /// Nodes that were no part of it when it succeeded, since Harvester does not manage them.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub left_out: BTreeSet<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ending>,
     /// Nothing is left to be cleared away.
@@ -79,6 +83,9 @@ pub struct Progress {
 pub struct Before {
     pub kubernetes: String,
     pub generation: i64,
+    /// How it went about it; null if nothing was said, or not by its user.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub strategy: Value,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub cordoned: BTreeSet<String>,
 }

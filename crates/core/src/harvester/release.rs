@@ -17,7 +17,7 @@ struct ForSteps {
     rancher_chart: String,
     /// The versions of add-ons, by `NAMESPACE/NAME`.
     addons: BTreeMap<String, String>,
-    /// Files of YAML below the repository, or URLs, in the order in which they are applied.
+    /// Files of YAML below the repository, or at `http://`, in the order in which they are applied.
     manifests: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ pub struct Noted {
     /// The versions of add-ons, by `NAMESPACE/NAME`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub addons: BTreeMap<String, String>,
-    /// Where its further manifests are: below the repository, or URLs.
+    /// Where its further manifests are: below the repository, or at `http://`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub manifests: Vec<String>,
 }
@@ -162,7 +162,14 @@ impl Release {
         }
         let again = |(at, path): (usize, &String)| path.is_empty() || said.manifests[..at].contains(path);
         let twice = said.manifests.iter().enumerate().find(|one| again(*one));
-        twice.map(|(_, path)| format!("manifests: {path:?} is empty, or is there twice"))
+        if let Some((_, path)) = twice {
+            return Some(format!("manifests: {path:?} is empty, or is there twice"));
+        }
+        let is_elsewhere = |path: &&String| path.contains("://") && !path.starts_with("http://");
+        let elsewhere = said.manifests.iter().find(is_elsewhere);
+        elsewhere.map(|path| {
+            format!("manifests: {path:?} is read by nobody: name a file below the repository, or one at http://")
+        })
     }
 
     fn for_steps(&self) -> Result<ForSteps, serde_json::Error> {
@@ -276,7 +283,8 @@ mod tests {
         assert_eq!(clear.unclear(), None);
         let noted = clear.noted();
         assert_eq!((noted.rancher_chart.as_str(), noted.addons.len(), noted.manifests.len()), ("r.tgz", 1, 2));
-        for nothing in [serde_json::json!({}), serde_json::Value::Null] {
+        let plain = serde_json::json!({ "manifests": ["http://example.com/a.yaml?b=c"] });
+        for nothing in [serde_json::json!({}), serde_json::Value::Null, plain] {
             assert_eq!(with(nothing).unclear(), None);
         }
         for (drover, word) in [
@@ -286,6 +294,10 @@ mod tests {
             (serde_json::json!({ "manifests": ["a.yaml", "a.yaml"] }), "is there twice"),
             (serde_json::json!({ "manifests": [""] }), "is empty"),
             (serde_json::json!({ "manifests": "a.yaml" }), "invalid type"),
+            (
+                serde_json::json!({ "manifests": ["a.yaml", "https://example.com/b.yaml"] }),
+                "https://example.com/b.yaml",
+            ),
         ] {
             let said = with(drover).unclear().unwrap();
             assert!(said.contains(word), "{said}");

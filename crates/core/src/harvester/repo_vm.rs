@@ -6,19 +6,21 @@
 use drover_api::harvester::NAMESPACE;
 use drover_api::harvester::jobs::{CREATOR, CREATOR_HARVESTER, repository};
 use drover_api::kubevirt::virtual_machine::strategies;
+use drover_api::kubevirt::virtual_machine_instance::conditions::READY;
 use drover_api::kubevirt::virtual_machine_instance::phases;
 use drover_api::marks::{REPOSITORY, REPOSITORY_VM};
 use serde_json::{Value, json};
 
 use super::decide::Turn;
 use super::repo::{image_of, labels};
+use crate::cluster::condition;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
 
 pub(super) fn is_wanted(turn: &Turn<'_>) -> bool {
     turn.annotation(REPOSITORY) == Some(REPOSITORY_VM)
 }
 
-/// True while it runs.
+/// True while it runs and answers.
 pub(super) fn serve(turn: &mut Turn<'_>, name: &str) -> bool {
     let subject = Subject::new(Kind::VirtualMachine, NAMESPACE, name);
     let cluster = turn.cluster();
@@ -29,8 +31,17 @@ pub(super) fn serve(turn: &mut Turn<'_>, name: &str) -> bool {
         return false;
     };
     let instance = cluster.kubevirt.instances.get(NAMESPACE, name);
-    if instance.is_some_and(|instance| instance.status.phase == phases::RUNNING) {
-        return true;
+    let remedy = format!("virtctl stop {name} -n {NAMESPACE}, then virtctl start {name} -n {NAMESPACE}");
+    if let Some(instance) = instance.filter(|instance| instance.status.phase == phases::RUNNING) {
+        // Its probe asks for the release: one that hangs runs all the same.
+        let Some(silent) = condition(&instance.status.conditions, READY).filter(|ready| !ready.is_true()) else {
+            return true;
+        };
+        let said = silent.said();
+        let sentence =
+            format!("VirtualMachine {NAMESPACE}/{name}, which serves the release, runs and does not answer: {said}");
+        turn.wait_with_remedy(subject, Reason::RepositoryNotReady, sentence, remedy);
+        return false;
     }
     let is_off = machine.spec.run_strategy == strategies::HALTED || machine.spec.running == Some(false);
     if is_off && instance.is_none() && machine.metadata.deletion_timestamp.is_none() {
@@ -41,7 +52,6 @@ pub(super) fn serve(turn: &mut Turn<'_>, name: &str) -> bool {
         status => status,
     };
     let sentence = format!("VirtualMachine {NAMESPACE}/{name}, which serves the release, does not run: {says}");
-    let remedy = format!("virtctl stop {name} -n {NAMESPACE}, then virtctl start {name} -n {NAMESPACE}");
     turn.wait_with_remedy(subject, Reason::RepositoryNotReady, sentence, remedy);
     false
 }

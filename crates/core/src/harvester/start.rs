@@ -7,8 +7,10 @@ use drover_api::marks;
 use jiff::SignedDuration;
 use serde_json::json;
 
+use super::admission::registration::{INCUMBENT, incumbent};
 use super::config;
 use super::decide::{Admission, Phase, Turn, members};
+use super::ending;
 use super::nodes;
 use super::options;
 use super::pausing;
@@ -19,9 +21,6 @@ use crate::decision::{Act, Kind, Purpose, Reason, Subject};
 
 /// What speaks against an Upgrade is looked for again after this time, in seconds: much of it is in kinds that nobody follows.
 const JUDGE_AGAIN: i64 = 10;
-
-/// The Deployment of Harvester itself, into which its own upgrade controller is compiled.
-const INCUMBENT: &str = "harvester";
 
 /// Begins, if nothing speaks against it.
 pub(super) fn begin(turn: &mut Turn<'_>) -> bool {
@@ -87,6 +86,10 @@ pub(super) fn mark_pauses(turn: &mut Turn<'_>) -> bool {
 /// Never two drivers.
 fn another_drives(turn: &mut Turn<'_>) -> bool {
     let metadata = &turn.view.upgrade.metadata;
+    if ending::has_lost_its_notes(turn) && !ending::was_cleaned(turn) {
+        cannot_go_on(turn, "is gone");
+        return true;
+    }
     if metadata.labels.contains_key(labels::STATE) {
         let sentence = format!("Upgrade {} was begun by another controller, which drives it", turn.name());
         turn.wait_with_remedy(
@@ -97,13 +100,11 @@ fn another_drives(turn: &mut Turn<'_>) -> bool {
         );
         return true;
     }
-    let at_work = |one: &&crate::cluster::Deployment| one.status.available_replicas > 0;
-    let incumbent = turn.cluster().deployments.get(NAMESPACE, INCUMBENT).filter(at_work);
-    if incumbent.is_some() && turn.annotation(marks::DRIVE).is_none_or(|drive| drive.is_empty() || drive == "false") {
-        let sentence = format!(
-            "Deployment {NAMESPACE}/{INCUMBENT} is at work, and Harvester's own upgrade controller with it: Drover only watches"
-        );
-        let drive = options::annotate(turn.name(), &format!("{}=true", marks::DRIVE));
+    let is_overruled = [marks::DRIVE_ANYWAY, INCUMBENT].iter().any(|word| drives_in_spite_of(turn, word));
+    if let Some(incumbent) = incumbent(turn.cluster()).filter(|_| !is_overruled) {
+        let sentence =
+            format!("{incumbent} is at work, and Harvester's own upgrade controller with it: Drover only watches");
+        let drive = options::annotate(turn.name(), &format!("{}={}", marks::DRIVE, marks::DRIVE_ANYWAY));
         let remedy = format!("switch that controller off, then: {drive}");
         turn.wait_with_remedy(turn.subject(), Reason::AnotherControllerActs, sentence, remedy);
         return true;
@@ -111,12 +112,16 @@ fn another_drives(turn: &mut Turn<'_>) -> bool {
     false
 }
 
+/// Whether its user wants the Upgrade driven in spite of a controller, by the word for it. Any other word is none for it.
+fn drives_in_spite_of(turn: &Turn<'_>, controller: &str) -> bool {
+    turn.annotation(marks::DRIVE).is_some_and(|over| over.split(',').any(|one| one.trim() == controller))
+}
+
 /// Never two drivers: somebody else has written what only the driver does, after this Upgrade was begun here.
 pub(super) fn another_writes(turn: &mut Turn<'_>) -> bool {
-    let over = turn.annotation(marks::DRIVE).unwrap_or_default();
-    let is_overruled = |other: &&String| over.split(',').any(|one| one.trim() == *other);
     let Some(others) = turn.cluster().drivers.get(turn.name()) else { return false };
-    let others: Vec<&str> = others.iter().filter(|other| !is_overruled(other)).map(String::as_str).collect();
+    let others: Vec<&str> =
+        others.iter().map(String::as_str).filter(|other| !drives_in_spite_of(turn, other)).collect();
     if others.is_empty() {
         return false;
     }
@@ -131,11 +136,11 @@ pub(super) fn another_writes(turn: &mut Turn<'_>) -> bool {
     true
 }
 
-/// What is noted on the Upgrade cannot be read, maybe because a newer Drover has written it. Who began anew would drain nodes that are
-/// done, so nothing is begun, and nothing is written over.
-pub(super) fn cannot_go_on(turn: &mut Turn<'_>, error: &serde_json::Error) {
+/// What is noted on the Upgrade cannot be read, maybe because a newer Drover has written it, or somebody has taken it away. Who began anew
+/// would drain nodes that are done, so nothing is begun, and nothing is written over.
+pub(super) fn cannot_go_on(turn: &mut Turn<'_>, problem: &str) {
     let sentence = format!(
-        "how far Upgrade {} is, in its annotation {}, cannot be read ({error}): nothing goes on",
+        "how far Upgrade {} is, in its annotation {}, {problem}: nothing goes on",
         turn.name(),
         marks::PROGRESS
     );

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use drover_api::harvester::NAMESPACE;
 use drover_api::harvester::jobs::stock;
 use drover_api::harvester::upgrade::{conditions, node_states, reasons};
+use drover_api::harvester::{NAMESPACE, upgrade_log, virtual_machine_image};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -169,14 +169,15 @@ fn came_to(turn: &Turn<'_>, phase: Phase) -> bool {
 }
 
 fn steps_chosen(turn: &Turn<'_>) -> Words {
-    let message = match turn.next.steps {
-        Steps::Drover => "the Jobs run the steps of Drover".to_owned(),
+    let (reason, message) = match turn.next.steps {
+        Steps::Drover => (reasons::STEPS_OF_DROVER, "the Jobs run the steps of Drover".to_owned()),
         Steps::Release => {
             let version = turn.next.release.as_ref().map(|release| release.harvester.as_str()).unwrap_or_default();
-            format!("the Jobs run the steps of the release itself, {}:{version}", stock::IMAGE)
+            let image = stock::IMAGE;
+            (reasons::STEPS_OF_RELEASE, format!("the Jobs run the steps of the release itself, {image}:{version}"))
         }
     };
-    (TRUE, format!("{:?}", turn.next.steps), message)
+    (TRUE, reason.to_owned(), message)
 }
 
 fn completed(turn: &Turn<'_>) -> Words {
@@ -192,7 +193,7 @@ fn log_ready(turn: &Turn<'_>) -> Words {
         return (FALSE, reasons::DISABLED.to_owned(), reasons::DISABLED_MESSAGE.to_owned());
     }
     let log = turn.cluster().harvester.upgrade_logs.get(NAMESPACE, &names::log(turn.name()));
-    let started = log.and_then(|log| condition(&log.status.conditions, "Started"));
+    let started = log.and_then(|log| condition(&log.status.conditions, upgrade_log::conditions::STARTED));
     match started {
         Some(started) if started.is_true() => plain(TRUE),
         Some(_) => plain(UNKNOWN),
@@ -214,7 +215,8 @@ fn image_ready(turn: &Turn<'_>) -> Option<Words> {
     }
     let (namespace, name) = repo::image_of(turn);
     let image = turn.cluster().harvester.images.get(namespace, name);
-    let imported = image.and_then(|image| condition(&image.status.conditions, "Imported"));
+    let imported =
+        image.and_then(|image| condition(&image.status.conditions, virtual_machine_image::conditions::IMPORTED));
     match imported {
         Some(said) if said.status == FALSE => Some((FALSE, said.reason.clone(), said.message.clone())),
         Some(said) if said.is_true() => Some(plain(TRUE)),
@@ -231,12 +233,18 @@ fn nodes_upgraded(turn: &Turn<'_>) -> Words {
     let (members, _) = members(turn.cluster());
     let all = members.iter().all(|member| turn.next.step(member.name()).is_over());
     let skipped = nodes.iter().filter(|(_, node)| node.step == Step::Skipped).map(|(name, _)| name.as_str());
-    let skipped: Vec<&str> = skipped.collect();
+    let left_out = turn.next.left_out.iter().map(String::as_str);
+    let without: Vec<(&str, &str, Vec<&str>)> = vec![
+        (reasons::SKIPPED, "skipped by their user", skipped.collect()),
+        (reasons::LEFT_OUT, "not upgraded, since Harvester does not manage them", left_out.collect()),
+    ];
+    let without: Vec<_> = without.into_iter().filter(|(_, _, nodes)| !nodes.is_empty()).collect();
     match all && !members.is_empty() {
-        true if !skipped.is_empty() => {
-            (TRUE, reasons::SKIPPED.to_owned(), format!("skipped by their user: {}", skipped.join(", ")))
+        true => {
+            let said: Vec<String> =
+                without.iter().map(|(_, why, nodes)| format!("{why}: {}", nodes.join(", "))).collect();
+            (TRUE, without.first().map(|(reason, ..)| (*reason).to_owned()).unwrap_or_default(), said.join("; "))
         }
-        true => plain(TRUE),
         false if turn.next.aborting && turn.next.ended.is_some() => {
             (FALSE, reasons::ABORTED.to_owned(), completed(turn).2)
         }

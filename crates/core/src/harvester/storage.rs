@@ -1,6 +1,7 @@
 //! Longhorn does not make replicas anew for every node that reboots.
 
 use drover_api::harvester::upgrade::annotations;
+use drover_api::longhorn::NAMESPACE as STORAGE;
 use serde_json::json;
 
 use super::decide::Turn;
@@ -10,7 +11,6 @@ use crate::decision::{Act, Kind, Purpose, Subject};
 /// while nodes reboot, in seconds.
 const REPLENISHMENT: &str = "replica-replenishment-wait-interval";
 const LONG_ENOUGH: i64 = 1800;
-const STORAGE: &str = "longhorn-system";
 
 /// Longhorn is told to wait for replicas on nodes that reboot; what it was set to is noted first.
 pub(super) fn hold(turn: &mut Turn<'_>) {

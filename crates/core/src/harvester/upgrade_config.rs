@@ -108,13 +108,6 @@ impl UpgradeConfig {
         self.restore_vm == Some(true)
     }
 
-    /// How long the collection of logs may take to start, in minutes.
-    pub fn log_ready_minutes(&self) -> i64 {
-        const USUAL: i64 = 5;
-        let asked = self.log_ready_timeout.as_deref().and_then(|text| text.parse().ok());
-        asked.filter(|minutes| TIMEOUT_MINUTES.contains(minutes)).unwrap_or(USUAL)
-    }
-
     /// Of the nodes that are there, those that pause before they are drained, each with the word for it.
     pub fn pauses<'a>(&self, nodes: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
         let Some(strategy) = self.nodes().filter(|strategy| strategy.mode == MANUAL) else { return BTreeMap::new() };
@@ -172,7 +165,7 @@ mod tests {
         assert_eq!(problems(manual), Vec::<String>::new());
         let config = read(manual);
         assert_eq!(config.preload(), Preload::AtOnce(Some(1)));
-        assert_eq!((config.restores_vms(), config.log_ready_minutes()), (false, 5));
+        assert!(!config.restores_vms());
     }
 
     #[test]

@@ -27,6 +27,7 @@ use crate::accepted::codes;
 use crate::claims::{Claim, ClaimId, Claims};
 use crate::cluster::{Job, Pod};
 use crate::drain;
+use crate::merge::replacing;
 use crate::quorum::{CODE, IS_VOTER, Member, at_risk};
 pub use seen::{CapiClusterSeen, ClusterSeen, ControlPlaneSeen, MachineSeen, NodeSeen, SecretSeen};
 use tier::{Tier, Waits};
@@ -246,17 +247,6 @@ fn take_spec(view: &View<'_>) -> Option<Write> {
     Some(Write { purpose: Purpose::TakeSpec, target: Target::ControlPlane, act: Act::Patch(patch) })
 }
 
-/// A merge patch that leaves nothing of what is no longer wanted.
-fn replacing(there: &Value, wanted: &Value) -> Value {
-    let (Value::Object(there), Value::Object(wanted)) = (there, wanted) else { return wanted.clone() };
-    let gone = there.keys().filter(|key| !wanted.contains_key(*key)).map(|key| (key.clone(), Value::Null));
-    let kept = wanted.iter().map(|(key, value)| match there.get(key) {
-        Some(there) => (key.clone(), replacing(there, value)),
-        None => (key.clone(), value.clone()),
-    });
-    Value::Object(gone.chain(kept).collect())
-}
-
 fn write_claims(view: &View<'_>, claims: &Claims, purpose: Purpose) -> Write {
     let mut metadata = view.control_plane.meta.guard();
     metadata["annotations"] = json!({ drover_api::marks::CLAIMS: claims.write() });
@@ -310,7 +300,7 @@ fn tier_turn(
             // A machine that is out by itself, or by another planner's drain, needs no slot beside its own.
             let is_out = node::is_out(entry, claims);
             let others = out - usize::from(is_out);
-            match may_begin(view, tier, entry, claims, limit.is_none_or(|limit| others < limit)) {
+            match may_begin(view, entry, claims, limit.is_none_or(|limit| others < limit)) {
                 Ok(node) => {
                     out += usize::from(!is_out);
                     claim(view, node, claims, now);
@@ -332,13 +322,7 @@ enum Begin {
 }
 
 /// May this machine's node be taken out now?
-fn may_begin<'a>(
-    view: &View<'a>,
-    tier: Tier,
-    entry: &Entry<'a>,
-    claims: &Claims,
-    has_slot: bool,
-) -> Result<&'a NodeSeen, Begin> {
+fn may_begin<'a>(view: &View<'a>, entry: &Entry<'a>, claims: &Claims, has_slot: bool) -> Result<&'a NodeSeen, Begin> {
     let Some(node) = entry.node else {
         return Err(Begin::Waits("waiting for the Node of the machine".to_owned()));
     };
@@ -356,8 +340,8 @@ fn may_begin<'a>(
         is_well: one.is_ready() && !taken.contains(one.meta.name.as_str()),
     });
     match at_risk(members, &node.meta.name, accepted.contains(CODE)) {
-        Some(why) if tier != Tier::Worker => Err(Begin::Waits(why)),
-        _ => Ok(node),
+        Some(why) => Err(Begin::Waits(why)),
+        None => Ok(node),
     }
 }
 

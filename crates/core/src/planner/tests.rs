@@ -403,6 +403,28 @@ fn no_voter_goes_while_another_is_out() {
 }
 
 #[test]
+fn a_worker_that_was_promoted_to_a_voter_does_not_go_while_another_is_out() {
+    let mut world = ready(drains(), &["ecw", "ecw", "w"]);
+    // Its Secret does not say yet what it has become.
+    let votes = json!([{ "type": "Ready", "status": "True" }, { "type": "EtcdIsVoter", "status": "True" }]);
+    world.nodes.get_mut("node-3").unwrap()["status"]["conditions"] = votes;
+    world.ask(TO);
+    for (at, node) in [(1, "node-1"), (2, "node-2")] {
+        world.settle();
+        world.drained(node);
+        world.settle();
+        world.applied(at);
+    }
+    let lost = json!([{ "type": "Ready", "status": "True" }, { "type": "EtcdIsVoter", "status": "False", "reason": "NotAMember" }]);
+    world.nodes.get_mut("node-2").unwrap()["status"]["conditions"] = lost;
+
+    let said = world.settle().unwrap();
+
+    assert!(said.contains("node-2 is out: node-3 must not be taken out as well"), "{said}");
+    assert_eq!(world.cordoned(), Vec::<&str>::new());
+}
+
+#[test]
 fn one_of_two_voters_goes_only_where_that_is_accepted() {
     let mut world = ready(drains(), &["ecw", "ecw"]);
     world.ask(TO);

@@ -144,9 +144,11 @@ impl Driver {
         let leads = self.leading_until.borrow_and_update().is_some();
         if std::mem::replace(&mut self.leading, leads) != leads {
             if !leads {
-                // What is under way must not be followed up by a process that leads no longer.
+                // What is under way must not be followed up by a process that leads no longer, and an answer that was
+                // waited for then never comes: whoever leads again asks again.
                 self.tasks.abort_all();
                 self.desks.clear();
+                self.fetched.clear();
                 self.judged.clear();
             }
             self.wake_all();

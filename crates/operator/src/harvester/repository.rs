@@ -79,15 +79,20 @@ pub fn read(texts: Texts) -> Result<Served, String> {
 
 async fn get(url: &str) -> Result<String, String> {
     let uri: Uri = url.parse().map_err(|error| format!("{url} is no URL: {error}"))?;
+    if uri.scheme_str() != Some("http") {
+        return Err(format!("{url} is not at http://, and files are read over nothing else"));
+    }
     let host = uri.host().ok_or("the URL names no host")?.to_owned();
+    let named = uri.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}"));
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let port = uri.port_u16().unwrap_or(80);
     let stream = TcpStream::connect((host.as_str(), port))
         .await
         .map_err(|error| format!("{host}:{port} cannot be reached: {error}"))?;
     let broke_off = |error: hyper::Error| format!("it broke off: {error}");
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(broke_off)?;
-    let request = Request::get(uri.path())
-        .header(header::HOST, host)
+    let request = Request::get(path)
+        .header(header::HOST, named)
         .header(header::USER_AGENT, "drover")
         .body(Empty::<bytes::Bytes>::new())
         .map_err(|error| format!("it cannot be asked: {error}"))?;
@@ -109,5 +114,39 @@ async fn get(url: &str) -> Result<String, String> {
         biased;
         answer = exchange => answer,
         never = driven => never,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_is_asked_for_with_all_of_its_address() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 4096];
+            let length = stream.read(&mut request).await.unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+            String::from_utf8(request[..length].to_vec()).unwrap()
+        });
+
+        let answer = get(&format!("http://{address}/a.yaml?ref=main")).await;
+
+        assert_eq!(answer, Ok("ok".to_owned()));
+        let asked = asked.await.unwrap();
+        assert!(asked.starts_with("GET /a.yaml?ref=main HTTP/1.1\r\n"), "{asked}");
+        assert!(asked.to_lowercase().contains(&format!("host: {address}\r\n")), "{asked}");
+    }
+
+    #[tokio::test]
+    async fn nobody_is_asked_in_plain_text_where_that_is_not_meant() {
+        let refused = get("https://example.com/a.yaml").await.unwrap_err();
+        assert!(refused.contains("https://example.com/a.yaml is not at http://"), "{refused}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use drover_api::harvester::jobs::types;
 use drover_clock::{Clock, later};
-use drover_core::decision::{Subject, Wait};
+use drover_core::decision::{Act, Subject, Wait};
 use drover_core::guest::tanzu::addons::Served;
 use drover_core::guest::{Object, Side};
 use drover_core::harvester::followed::by_step;
@@ -124,7 +124,7 @@ pub async fn run(
             Next::Done => return Ok(()),
             Next::Fail(why) => return Err(StepError::Impossible(why)),
             Next::Host(deed) => {
-                tell(Saying::Does(format!("{deed:?}")));
+                tell(Saying::Does(deed.to_string()));
                 reach.host.act(deed.clone()).await.map_err(StepError::Host)?;
                 done.host.insert(deed);
                 continue;
@@ -153,7 +153,7 @@ pub async fn run(
                 }
                 told = waits;
                 for write in &writes {
-                    tell(Saying::Does(format!("{:?} {}", write.purpose, write.subject)));
+                    tell(Saying::Does(format!("{} {}", verb(&write.act), write.subject)));
                 }
                 let has_written = !writes.is_empty();
                 if has_written && let Some(failure) = hands.carry_out(vec![writes]).await {
@@ -175,6 +175,16 @@ pub async fn run(
             _ = mirror.hear() => {}
             () = clock.sleep_until(until) => {}
         }
+    }
+}
+
+/// What a write does to its object.
+fn verb(act: &Act) -> String {
+    match act {
+        Act::Create(_) => "creates".to_owned(),
+        Act::Patch(_) | Act::PatchStatus(_) => "changes".to_owned(),
+        Act::Delete { .. } => "deletes".to_owned(),
+        Act::Call { part } => format!("asks for the {part} of"),
     }
 }
 

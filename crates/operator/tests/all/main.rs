@@ -12,5 +12,6 @@ mod leading;
 mod planning;
 mod support;
 mod updating;
+mod upgrading;
 mod verbs;
 mod watching;

@@ -82,7 +82,9 @@ fn untrue_reason(known: &Known, upgrade: &Value, reason: &str) -> Option<&'stati
         }
         "PlannerStalls" => {
             let asks = |secret: &Value| secret["metadata"]["annotations"]["rke.cattle.io/pre-drain"].is_string();
-            unless(known.all("Secret").any(asks), "the planner asks for no node")
+            let mut nodes = upgrade["status"]["nodeStatuses"].as_object().into_iter().flat_map(|all| all.values());
+            let is_left = nodes.any(|node| !["Succeeded", "Skipped"].contains(&text(&node["state"])));
+            unless(is_left || known.all("Secret").any(asks), "nothing is left for the planner to do")
         }
         "JobFailed" => {
             let has_failed = |job: &Value| has_condition(job, "Failed");
@@ -107,7 +109,8 @@ fn untrue_reason(known: &Known, upgrade: &Value, reason: &str) -> Option<&'stati
 fn is_driven_by_harvester(known: &Known, upgrade: &Value) -> bool {
     let at_work = |deployment: &Value| deployment["spec"]["replicas"].as_i64() != Some(0);
     let is_there = known.get("Deployment", "harvester-system", "harvester").is_some_and(at_work);
-    is_there && !upgrade["metadata"]["annotations"]["drover.dev/drive"].is_string()
+    let told = text(&upgrade["metadata"]["annotations"]["drover.dev/drive"]);
+    is_there && !told.split(',').any(|word| ["true", "harvester"].contains(&word.trim()))
 }
 
 fn untrue_cluster(known: &Known, namespace: &str, name: &str, tkc: &Value) -> Vec<String> {

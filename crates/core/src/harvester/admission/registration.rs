@@ -8,10 +8,12 @@ use drover_api::harvester::node::{PROMOTE_STATUS, PROMOTING};
 use drover_api::harvester::setting::names::UPGRADE_CONFIG;
 use drover_api::harvester::upgrade::annotations::PAUSE_MAP;
 use drover_api::marks::WEBHOOK;
+use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Question;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Meta};
 
 /// The name of both configurations.
 pub const NAME: &str = "drover-harvester";
@@ -161,6 +163,18 @@ fn mutating() -> Vec<Value> {
     })]
 }
 
+/// Whether a configuration that is there now was there when an object was created, so that the webhooks were asked about it. What was
+/// created in the same second may have come before it.
+pub fn was_asked(configuration: &[u8], created: Option<Timestamp>) -> bool {
+    let Ok(there) = serde_json::from_slice::<PartialObject>(configuration) else { return false };
+    there.metadata.creation_timestamp.zip(created).is_some_and(|(there, created)| there < created)
+}
+
+#[derive(Deserialize)]
+struct PartialObject {
+    metadata: Meta,
+}
+
 /// Does the configuration that is there differ from the one that should be? What the server fills in does not count.
 pub fn differs(there: &Value, wanted: &Value) -> bool {
     match (there, wanted) {
@@ -177,7 +191,8 @@ pub fn differs(there: &Value, wanted: &Value) -> bool {
 /// The Deployment of Harvester itself, whose binary holds its upgrade controllers and its webhook.
 pub const INCUMBENT: &str = "harvester";
 
-/// Who answers for Upgrades already: where Harvester's own controllers are at work, no webhook of ours is registered.
+/// Who answers for Upgrades already: where Harvester's own controllers are at work, no webhook of ours is registered, and no Upgrade is
+/// begun. It counts what is wanted: one that only restarts is back in a moment.
 pub fn incumbent(cluster: &Cluster) -> Option<String> {
     let deployment = cluster.deployments.get(NAMESPACE, INCUMBENT)?;
     (deployment.spec.wanted() > 0).then(|| format!("Deployment {NAMESPACE}/{INCUMBENT}"))

@@ -753,3 +753,17 @@ fn harvester_answers_for_upgrades_where_it_is_asked_to_run() {
     assert_eq!(of(json!(0)), None);
     assert_eq!(super::registration::incumbent(&healthy()), None);
 }
+
+#[test]
+fn a_webhook_was_asked_only_about_upgrades_that_came_after_it() {
+    let configuration =
+        json!({ "metadata": { "name": "drover-harvester", "creationTimestamp": "2026-01-01T12:00:00Z" } });
+    let asked = |created: Option<&str>| {
+        let created = created.map(|text| text.parse().unwrap());
+        super::registration::was_asked(configuration.to_string().as_bytes(), created)
+    };
+    assert!(asked(Some("2026-01-01T12:00:01Z")));
+    // In the same second nobody knows which of the two came first.
+    assert!(!asked(Some("2026-01-01T12:00:00Z")) && !asked(Some("2026-01-01T11:59:59Z")) && !asked(None));
+    assert!(!super::registration::was_asked(b"{}", Some("2026-01-01T12:00:01Z".parse().unwrap())));
+}

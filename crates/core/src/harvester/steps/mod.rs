@@ -55,6 +55,15 @@ pub enum HostDeed {
     InstallSystem { os: String },
 }
 
+impl std::fmt::Display for HostDeed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            HostDeed::RecoverAgent => write!(f, "lets Rancher's agent go by its own unit again"),
+            HostDeed::InstallSystem { os } => write!(f, "installs {os}"),
+        }
+    }
+}
+
 /// What was done, and found out, since a step began.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Done {

@@ -131,12 +131,31 @@ fn drover_only_watches_where_harvester_itself_is_at_work() {
     assert_eq!(ground.reasons(), [Reason::AnotherControllerActs]);
     assert_eq!(decision.writes().count(), 0);
 
-    ground.change(
-        "Upgrade",
-        "harvester-system",
-        U,
-        &json!({ "metadata": { "annotations": { "drover.dev/drive": "true" } } }),
-    );
+    for word in ["no", "False", "off", "", "rancher"] {
+        ground.annotate("drover.dev/drive", word);
+        assert_eq!(ground.reasons(), [Reason::AnotherControllerActs], "{word}");
+        assert_eq!(ground.label("upgradeState"), "", "{word}");
+    }
+    for word in ["true", "harvester", "rancher, harvester"] {
+        let mut ground = ground.clone();
+        ground.annotate("drover.dev/drive", word);
+        assert_eq!(ground.label("upgradeState"), "LoggingInfraPrepared", "{word}");
+    }
+}
+
+#[test]
+fn drover_takes_over_nothing_while_harvester_restarts() {
+    let mut ground = Ground::of(3);
+    let restarts = json!({ "availableReplicas": 0, "unavailableReplicas": 3 });
+    ground.put(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": "harvester", "namespace": "harvester-system" }, "spec": { "replicas": 3 }, "status": restarts,
+    }));
+    ground.settle();
+    assert_eq!(ground.reasons(), [Reason::AnotherControllerActs]);
+    assert_eq!(ground.written, "");
+
+    ground.change("Deployment", "harvester-system", "harvester", &json!({ "spec": { "replicas": 0 } }));
     ground.settle();
     assert_eq!(ground.label("upgradeState"), "LoggingInfraPrepared");
 }
@@ -256,6 +275,101 @@ fn another_controller_that_writes_the_state_is_named_and_left_to_drive_until_som
 
     ground.annotate("drover.dev/drive", "harvester");
     assert_eq!((ground.label("upgradeState"), ground.has_job("pre-drain-node-1")), ("UpgradingNodes", true));
+}
+
+/// Somebody takes away what Drover has noted on an Upgrade of its own.
+fn lose_progress(ground: &mut Ground) {
+    let fields = json!({ "f:metadata": { "f:labels": { "f:harvesterhci.io/upgradeState": {} } } });
+    let managed = json!([{ "manager": "drover", "operation": "Update", "fieldsV1": fields }]);
+    let patch = json!({ "metadata": { "managedFields": managed, "annotations": { "drover.dev/progress": null } } });
+    ground.change("Upgrade", "harvester-system", U, &patch);
+}
+
+#[test]
+fn an_upgrade_whose_notes_are_gone_says_so_and_does_not_begin_anew() {
+    let mut ground = Ground::of(3).until_nodes();
+    lose_progress(&mut ground);
+    ground.settle();
+
+    let (_, reason, message) = ground.condition("Progressing");
+    assert_eq!((reason.as_str(), ground.label("upgradeState")), ("UpgradeInvalid", "UpgradingNodes"));
+    assert!(message.contains("in its annotation drover.dev/progress, is gone: nothing goes on"), "{message}");
+    assert!(message.contains("drover.dev/progress='{}'"), "{message}");
+    assert_eq!(ground.events("UpgradeInvalid").len(), 1);
+}
+
+#[test]
+fn an_upgrade_whose_notes_are_gone_can_be_deleted_and_takes_along_what_it_has_made() {
+    let config = json!({ "nodeUpgradeOption": { "mode": "manual" } });
+    let mut ground = Ground::configured(3, config).until_nodes();
+    ground.change(
+        "Node",
+        "",
+        "node-2",
+        &json!({ "spec": { "taints": [{ "key": "kubevirt.io/drain", "effect": "NoSchedule" }] } }),
+    );
+    lose_progress(&mut ground);
+    ground.change("Upgrade", "harvester-system", U, &json!({ "metadata": { "deletionTimestamp": NOON } }));
+
+    for _ in 0..5 {
+        let writes: Vec<Write> = ground.decide().writes().cloned().collect();
+        writes.iter().for_each(|write| ground.carry_out(write));
+    }
+
+    assert_eq!(ground.upgrade()["metadata"]["finalizers"], json!([]));
+    assert!(ground.get("Cluster", "fleet-local", "local")["spec"]["rkeConfig"]["upgradeStrategy"].is_null());
+    assert!(ground.get("Deployment", "harvester-system", &format!("upgrade-repo-{U}")).is_null());
+    assert!(ground.get("Plan", "cattle-system", &format!("{U}-prepare")).is_null());
+    for number in 1..=3 {
+        let node = ground.get("Node", "", &format!("node-{number}"));
+        assert!(node["metadata"]["annotations"].get("harvesterhci.io/node-upgrade-pause").is_none(), "{node}");
+        assert!(node["spec"]["taints"].as_array().is_none_or(Vec::is_empty), "{node}");
+    }
+}
+
+#[test]
+fn an_upgrade_that_has_ended_and_whose_notes_are_gone_touches_nothing_of_the_next_when_it_is_deleted() {
+    let mut ground = Ground::of(3);
+    let mut old = ground.upgrade().clone();
+    let fields = json!({ "f:metadata": { "f:labels": { "f:harvesterhci.io/upgradeState": {} } } });
+    let ended = json!({ "metadata": {
+        "name": "old", "uid": "uid-old", "deletionTimestamp": NOON,
+        "finalizers": ["wrangler.cattle.io/harvester-upgrade-controller"],
+        "labels": { "harvesterhci.io/upgradeState": "Succeeded", "harvesterhci.io/upgradeCleanup": "Succeeded" },
+        "managedFields": [{ "manager": "drover", "operation": "Update", "fieldsV1": fields }],
+    } });
+    merge(&mut old, &ended);
+    ground.put(old);
+    let mut ground = ground.until_nodes();
+    ground.begins_with(1);
+
+    let decision = ground.decide_for("old");
+
+    let writes: Vec<(String, &Act)> = decision.writes().map(|write| (write.subject.name.clone(), &write.act)).collect();
+    let [(name, Act::Patch(patch))] = &writes[..] else { panic!("{writes:#?}") };
+    assert_eq!((name.as_str(), &patch["metadata"]["finalizers"]), ("old", &json!([])));
+}
+
+#[test]
+fn an_upgrade_whose_notes_are_gone_stays_for_as_long_as_a_node_is_in_the_middle_of_it() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.begins_with(1);
+    lose_progress(&mut ground);
+    ground.change("Upgrade", "harvester-system", U, &json!({ "metadata": { "deletionTimestamp": NOON } }));
+    ground.settle();
+
+    let (_, reason, message) = ground.condition("Progressing");
+    assert_eq!(reason, "UpgradeInvalid");
+    assert!(message.contains("what it was about to do on node-1: it is not deleted"), "{message}");
+    assert_ne!(ground.upgrade()["metadata"]["finalizers"], json!([]));
+
+    let force = json!({ "metadata": { "annotations": { "harvesterhci.io/skipWebhook": "true" } } });
+    ground.change("Upgrade", "harvester-system", U, &force);
+    for _ in 0..5 {
+        let writes: Vec<Write> = ground.decide().writes().cloned().collect();
+        writes.iter().for_each(|write| ground.carry_out(write));
+    }
+    assert_eq!(ground.upgrade()["metadata"]["finalizers"], json!([]));
 }
 
 #[test]

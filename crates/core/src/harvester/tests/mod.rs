@@ -13,12 +13,13 @@ mod way;
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::admission::{User, Verdict, upgrade_log};
 use super::{Admission, Fetched, Release, Served, Settings, View, decide};
 use crate::cluster::Cluster;
-use crate::decision::{Act, Decision, Purpose, Reason, Write};
+use crate::decision::{Act, Decision, Purpose, Reason, Wait, Write};
 use crate::plan::Trouble;
 
 const NOON: &str = "2026-01-01T12:00:00Z";
@@ -28,6 +29,7 @@ const TOKEN: &str = "{\"enabled\":true}";
 type Key = (String, String, String);
 
 /// A cluster as JSON, and what its repository answers.
+#[derive(Clone)]
 struct Ground {
     objects: BTreeMap<Key, Value>,
     version: u64,
@@ -42,6 +44,9 @@ struct Ground {
     asked: (&'static str, bool),
     /// What the operator met.
     trouble: Vec<Trouble>,
+    now: Timestamp,
+    /// What was waited for in the last decision.
+    told: Vec<Wait>,
     /// All that was written, a line each.
     written: String,
 }
@@ -85,6 +90,8 @@ impl Ground {
             status_written: None,
             asked: (NOON, false),
             trouble: Vec::new(),
+            now: NOON.parse().unwrap(),
+            told: Vec::new(),
             written: String::new(),
             last: Decision::default(),
         };
@@ -176,6 +183,10 @@ impl Ground {
     }
 
     fn decide(&mut self) -> Decision {
+        self.decide_for(U)
+    }
+
+    fn decide_for(&mut self, name: &str) -> Decision {
         let cluster = self.cluster();
         let answer = |served: Served| self.garbled.map_or(Ok(served), |why| Err(why.to_owned()));
         let fetched = self.served.clone().map(|served| Fetched {
@@ -184,7 +195,7 @@ impl Ground {
             answer: answer(served),
         });
         let settings = Settings { image: "drover".to_owned() };
-        let upgrade = cluster.harvester.upgrades.get("harvester-system", U).unwrap();
+        let upgrade = cluster.harvester.upgrades.get("harvester-system", name).unwrap();
         let view = View {
             cluster: &cluster,
             upgrade,
@@ -196,11 +207,25 @@ impl Ground {
             },
             status_written: self.status_written.map(|at| at.parse().unwrap()),
             trouble: self.trouble.clone(),
-            told: &[],
+            told: &self.told,
         };
-        let decision = decide(&view, NOON.parse().unwrap());
+        let decision = decide(&view, self.now);
         self.last = decision.clone();
+        self.told.clone_from(&decision.waits);
         decision
+    }
+
+    /// Time passes, and everything is looked at again.
+    fn pass(&mut self, minutes: i64) {
+        self.now = self.now.checked_add(SignedDuration::from_mins(minutes)).unwrap();
+        self.settle();
+    }
+
+    /// Type and message of the Events of a reason.
+    fn events(&self, reason: &str) -> Vec<(String, String)> {
+        let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+        let own = self.objects.values().filter(|object| object["kind"] == "Event" && object["reason"] == reason);
+        own.map(|event| (text(&event["type"]), text(&event["message"]))).collect()
     }
 
     /// Decides and writes until nothing is left to be written.

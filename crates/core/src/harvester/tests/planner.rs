@@ -147,6 +147,84 @@ fn a_worker_is_told_to_restart_its_own_service() {
     assert_eq!(wait(&ground), None);
 }
 
+#[test]
+fn a_planner_that_comes_to_no_node_is_told_once_with_what_helps() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.pass(19);
+    assert_eq!(
+        (ground.condition("Progressing").1, ground.events("PlannerStalls")),
+        ("PlannerWorks".to_owned(), vec![])
+    );
+    assert_eq!(ground.last.look_again, Some("2026-01-01T12:20:01Z".parse().unwrap()));
+
+    ground.pass(2);
+
+    let (_, reason, message) = ground.condition("Progressing");
+    let said = "the planner has come to no further node, although it may since 2026-01-01T12:00:00Z";
+    let helps = format!(
+        "drover why upgrade/{U} looks what is in its way; if nothing is, restart it: kubectl -n cattle-system rollout restart deployment rancher"
+    );
+    assert_eq!(reason, "PlannerStalls");
+    assert!(message.starts_with(&format!("{said} ({helps});")), "{message}");
+    ground.pass(60);
+    assert_eq!(ground.events("PlannerStalls"), [("Warning".to_owned(), said.to_owned())], "not for each node");
+
+    // It gets on: what is out now is no standstill, however long it takes.
+    ground.begins_with(1);
+    ground.pass(60);
+    assert!(!ground.reasons().contains(&Reason::PlannerStalls), "{:?}", ground.last.waits);
+}
+
+#[test]
+fn a_planner_has_its_time_again_after_each_node_and_after_a_pause() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.pass(10);
+    ground.bring_over(1);
+    let back = json!({ "status": { "conditions": [
+        { "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T12:10:00Z" },
+        { "type": "EtcdIsVoter", "status": "True", "reason": "MemberNotLearner" },
+    ] } });
+    ground.change("Node", "", "node-1", &back);
+    ground.gives_back(1);
+    ground.pass(19);
+    assert!(!ground.reasons().contains(&Reason::PlannerStalls), "{:?}", ground.last.waits);
+
+    ground.change("CapiCluster", "fleet-local", "local", &json!({ "spec": { "paused": true } }));
+    ground.pass(60);
+    assert!(!ground.reasons().contains(&Reason::PlannerStalls), "{:?}", ground.last.waits);
+    ground.change("CapiCluster", "fleet-local", "local", &json!({ "spec": { "paused": null } }));
+    ground.pass(1);
+    assert!(!ground.reasons().contains(&Reason::PlannerStalls), "{:?}", ground.last.waits);
+
+    ground.pass(21);
+    assert!(ground.reasons().contains(&Reason::PlannerStalls), "{:?}", ground.last.waits);
+}
+
+#[test]
+fn a_planner_that_does_not_give_back_the_last_node_is_told_and_drovers_own_is_named_as_it_is() {
+    let mut ground = Ground::of(3).until_nodes();
+    for number in 1..=3 {
+        ground.bring_over(number);
+        if number < 3 {
+            ground.gives_back(number);
+        }
+    }
+    let ours = json!({ "metadata": { "annotations": { "drover.dev/planned": "v1.34.1+rke2r1 5" } } });
+    ground.change("Secret", "fleet-local", "custom-3-machine-plan", &ours);
+    ground.settle();
+    assert_eq!(ground.condition("Progressing").2, "the planner gives back node-3");
+
+    ground.pass(21);
+
+    let (_, reason, message) = ground.condition("Progressing");
+    assert_eq!(reason, "PlannerStalls");
+    assert!(message.starts_with("the planner has not given back node-3, although it may since 2026-01-01T12:00:00Z ("));
+    assert!(
+        message.ends_with("kubectl -n system-upgrade rollout restart deployment system-upgrade-controller)"),
+        "{message}"
+    );
+}
+
 /// The planner was told at this time that it may drain node-1.
 fn told_at(completed: &str) -> Ground {
     let mut ground = Ground::of(3).until_nodes();
@@ -207,4 +285,47 @@ fn a_planner_that_does_not_get_on_with_a_node_is_told_with_since_when_what_it_sa
         (ground.node_state("node-1"), ground.condition("Progressing").1.as_str()),
         ("Post-draining", "JobRunning")
     );
+}
+
+#[test]
+fn the_strategy_that_a_user_has_set_is_put_back_in_the_end_and_when_it_is_called_off() {
+    let own = json!({ "workerConcurrency": "2", "workerDrainOptions": { "enabled": true, "timeout": 300, "preDrainHooks": [{ "annotation": "x/y" }] } });
+    let strategy =
+        |ground: &Ground| ground.get("Cluster", "fleet-local", "local")["spec"]["rkeConfig"]["upgradeStrategy"].clone();
+    let mut ground = Ground::of(3);
+    let set = json!({ "spec": { "rkeConfig": { "upgradeStrategy": own } } });
+    ground.change("Cluster", "fleet-local", "local", &set);
+    let mut ground = ground.until_nodes();
+    assert_eq!(strategy(&ground)["workerConcurrency"], "1");
+    assert_eq!(strategy(&ground)["workerDrainOptions"]["preDrainHooks"].as_array().unwrap().len(), 2);
+
+    let mut aborted = ground.clone();
+    aborted.annotate("drover.dev/abort", "true");
+    assert_eq!((aborted.label("upgradeState"), strategy(&aborted)), ("Failed", own.clone()));
+
+    for number in 1..=3 {
+        ground.bring_over(number);
+        ground.gives_back(number);
+    }
+    ground.settle();
+    assert_eq!((ground.label("upgradeState"), strategy(&ground)), ("Succeeded", own));
+}
+
+#[test]
+fn what_another_upgrade_has_left_of_its_hooks_is_no_strategy_of_a_user() {
+    let hooks = json!({
+        "preDrainHooks": [{ "annotation": "harvesterhci.io/pre-hook" }], "postDrainHooks": [{ "annotation": "harvesterhci.io/post-hook" }],
+    });
+    let left = json!({ "controlPlaneDrainOptions": hooks, "workerDrainOptions": hooks });
+    let mut ground = Ground::of(3);
+    ground.change("Cluster", "fleet-local", "local", &json!({ "spec": { "rkeConfig": { "upgradeStrategy": left } } }));
+    let mut ground = ground.until_nodes();
+    for number in 1..=3 {
+        ground.bring_over(number);
+        ground.gives_back(number);
+    }
+    ground.settle();
+    assert_eq!(ground.label("upgradeCleanup"), "Succeeded");
+    let spec = &ground.get("Cluster", "fleet-local", "local")["spec"]["rkeConfig"];
+    assert!(spec["upgradeStrategy"].is_null(), "{spec}");
 }

@@ -180,11 +180,18 @@ fn a_node_without_a_machine_is_named_and_not_waited_for() {
     let mut stray = node("stray");
     stray["metadata"]["labels"] = json!({});
     ground.put(stray);
-    let mut ground = ground.until_nodes();
-    let (_, reason, message) = ground.condition("Progressing");
-    assert_eq!(reason, "PlannerWorks", "it holds nothing up");
     let told =
         "Node stray has no Machine in fleet-local (provision it again, or remove it: the upgrade goes on without it)";
+    ground.settle();
+    let (_, reason, message) = ground.condition("Progressing");
+    assert!(reason == "ImageNotReady" && message.ends_with(told), "from the beginning on: {reason}: {message}");
+    let mut ground = ground.until_services();
+    let (_, reason, message) = ground.condition("Progressing");
+    assert!(reason == "JobRunning" && message.ends_with(told), "while services are raised, too: {reason}: {message}");
+    ground.finish("apply-manifests");
+    ground.settle();
+    let (_, reason, message) = ground.condition("Progressing");
+    assert_eq!(reason, "PlannerWorks", "it holds nothing up");
     assert!(message.ends_with(told), "{message}");
     assert!(ground.upgrade()["status"]["nodeStatuses"].get("stray").is_none());
     for number in 1..=3 {
@@ -193,6 +200,14 @@ fn a_node_without_a_machine_is_named_and_not_waited_for() {
     }
     ground.settle();
     assert_eq!(ground.label("upgradeState"), "Succeeded");
+    let said = "not upgraded, since Harvester does not manage them: stray";
+    let upgraded = ("True".to_owned(), "NodeUnmanaged".to_owned(), said.to_owned());
+    assert_eq!(ground.condition("NodesUpgraded"), upgraded);
+    assert_eq!(ground.condition("Progressing").1, "Ended");
+    // What becomes of it later is no matter of this Upgrade.
+    ground.objects.remove(&("Node".to_owned(), String::new(), "stray".to_owned()));
+    ground.settle();
+    assert_eq!(ground.condition("NodesUpgraded"), upgraded);
 }
 
 #[test]
@@ -238,6 +253,17 @@ fn the_release_is_served_by_a_vm_if_its_user_wants_that() {
     ground.served = Some(release());
     ground.settle();
     assert_eq!(ground.label("upgradeState"), "PreparingNodes");
+
+    // It hangs: its steps would wait for it without a word.
+    let ready = |status: &str| json!({ "status": { "conditions": [{ "type": "Ready", "status": status, "reason": "PodNotReady", "message": "no answer" }] } });
+    ground.change("VirtualMachineInstance", "harvester-system", &name, &ready("False"));
+    ground.settle();
+    let told = ground.last.waits.iter().find(|wait| wait.reason == Reason::RepositoryNotReady).unwrap();
+    assert!(told.sentence.ends_with("runs and does not answer: no answer"), "{told:?}");
+    assert!(told.remedy.as_ref().unwrap().starts_with("virtctl stop"), "{told:?}");
+    ground.change("VirtualMachineInstance", "harvester-system", &name, &ready("True"));
+    ground.settle();
+    assert_eq!(ground.reasons(), [Reason::ImagesPreloading]);
 
     // Somebody stops it: it is started again, and named until it runs.
     ground.objects.remove(&("VirtualMachineInstance".to_owned(), "harvester-system".to_owned(), name.clone()));
@@ -542,4 +568,54 @@ fn a_pause_and_a_failure_are_told_at_once_and_what_may_pass_only_if_it_lasts() {
     assert!(ground.reasons().contains(&Reason::RepositoryNotReady));
     assert!(!told(&ground).iter().any(|(reason, _)| reason == "RepositoryNotReady"), "{:?}", told(&ground));
     assert_eq!(ground.last.look_again, Some("2026-01-01T12:01:00Z".parse().unwrap()));
+}
+
+#[test]
+fn what_lasts_longer_than_it_usually_does_is_told_once_whatever_it_says_meanwhile() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.begins_with(1);
+    let leaving = |ground: &mut Ground, vms: &str| {
+        let waits = json!([{
+            "subject": { "kind": "Node", "namespace": "", "name": "node-1" }, "reason": "VmsLeaving",
+            "sentence": format!("{vms} leave node-1"), "since": NOON,
+        }]);
+        ground.put(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": "steps", "namespace": "harvester-system",
+                "labels": { "batch.kubernetes.io/job-name": format!("{U}-pre-drain-node-1"), "harvesterhci.io/upgrade": U },
+                "annotations": { "drover.dev/waits": waits.to_string() },
+            },
+        }));
+    };
+    leaving(&mut ground, "a, b");
+    ground.pass(19);
+    assert_eq!((ground.reasons()[0], ground.events("VmsLeaving")), (Reason::VmsLeaving, vec![]));
+    assert_eq!(ground.last.look_again, Some("2026-01-01T12:20:00Z".parse().unwrap()));
+
+    ground.pass(1);
+    leaving(&mut ground, "b");
+    ground.pass(60);
+
+    let said = format!(
+        "Node/node-1: VMs leave a node. That has lasted for more than 20 minutes; drover why upgrade/{U} says what is behind it"
+    );
+    assert_eq!(ground.events("VmsLeaving"), [("Warning".to_owned(), said)]);
+}
+
+#[test]
+fn a_node_that_does_not_come_back_from_its_boot_calls_for_somebody() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.begins_with(1);
+    ground.finish("pre-drain-node-1");
+    ground.settle();
+    ground.raises(1);
+    ground.finish("post-drain-node-1");
+    ground.settle();
+    ground.pass(19);
+    assert_eq!((ground.reasons()[0], ground.events("NodeRebooting")), (Reason::NodeRebooting, vec![]));
+
+    ground.pass(2);
+
+    assert_eq!(ground.events("NodeRebooting").len(), 1);
 }

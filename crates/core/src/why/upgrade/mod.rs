@@ -61,12 +61,20 @@ fn explain_on(cluster: &Cluster, upgrade: &Upgrade, trail: &[ObjectRef]) -> Expl
     causes.extend(restoring(&asked).into_iter().filter_map(Cause::of));
     causes.extend(services::of_harvester(&asked).into_iter().filter_map(Cause::of));
     causes.extend(idle::found(&asked, &decision).into_iter().filter_map(Cause::of));
-    let mut causes = once_a_root(causes);
+    let mut causes = without_lesser_words(once_a_root(causes));
     sort(&mut causes);
     let complete = is_complete(&asked) && causes.is_empty();
     let unseen = cluster.unseen.iter().filter(|unseen| matters(&unseen.kind)).map(ToString::to_string);
     let summary = summary(&asked, complete);
     Explanation { object, summary, complete, driver: Some(scene.driver), causes, unseen: unseen.collect() }
+}
+
+/// That the upgrade goes on without a node is beside the point where something waits for just that node.
+fn without_lesser_words(causes: Vec<Cause>) -> Vec<Cause> {
+    let is_lesser = |cause: &Cause| cause.reason == Some(Reason::NodeUnmanaged);
+    let others: Vec<ObjectRef> =
+        causes.iter().filter(|cause| !is_lesser(cause)).map(|cause| cause.object.clone()).collect();
+    causes.into_iter().filter(|cause| !is_lesser(cause) || !others.contains(&cause.object)).collect()
 }
 
 fn matters(kind: &str) -> bool {

@@ -3,7 +3,6 @@
 use drover_api::harvester::FLEET_NAMESPACE;
 use drover_api::harvester::jobs::{self, types};
 use drover_api::rancher::machine_plan::annotations::{DRAIN_DONE, DRAIN_ERROR, POST_DRAIN, PRE_DRAIN, PRE_HOOK};
-use drover_api::rancher::machine_plan::labels::MACHINE_NAME;
 use drover_api::rancher::provisioning_cluster::LOCAL;
 use jiff::Timestamp;
 
@@ -15,6 +14,7 @@ use crate::cluster::cluster_api::Machine;
 use crate::cluster::harvester::ControlPlane;
 use crate::cluster::{Cluster, Node, ObjectRef, Pod, Secret, condition};
 use crate::decision::{Kind, Wait};
+use crate::harvester::plan_secret;
 use crate::harvester::progress::Step;
 use crate::harvester::release::is_kubelet_version;
 use crate::harvester::stalling::USUAL;
@@ -50,9 +50,7 @@ fn machine_of<'a>(cluster: &'a Cluster, node: &Node) -> Option<&'a Machine> {
 }
 
 fn secret_of<'a>(cluster: &'a Cluster, node: &Node) -> Option<&'a Secret> {
-    let machine = machine_of(cluster, node)?;
-    let own = |secret: &&Secret| secret.metadata.labels.get(MACHINE_NAME) == Some(&machine.metadata.name);
-    cluster.secrets.in_namespace(FLEET_NAMESPACE).find(own)
+    plan_secret(cluster, machine_of(cluster, node)?)
 }
 
 /// When the step of a node began that the planner is at.
