@@ -123,8 +123,13 @@ impl Checker {
     /// The steps on a node stop only what cannot move.
     pub(super) fn check_stopped(&mut self, known: &Known, change: &Change<'_>) {
         let Some(node) = change.actor.strip_suffix("/steps") else { return };
-        let is_off =
-            |machine: &Value| machine["spec"]["runStrategy"] == "Halted" || machine["spec"]["running"] == false;
+        // Where the strategy stays as it is, a request in the status stops the machine.
+        let is_off = |machine: &Value| {
+            let mut requests = machine["status"]["stateChangeRequests"].as_array().into_iter().flatten();
+            machine["spec"]["runStrategy"] == "Halted"
+                || machine["spec"]["running"] == false
+                || requests.any(|request| request["action"] == "Stop")
+        };
         let (Some(before), Some(after)) = (change.before, change.after) else { return };
         if is_off(before) || !is_off(after) {
             return;

@@ -4,13 +4,15 @@ use drover_api::harvester::NAMESPACE;
 use drover_api::harvester::jobs::COMPONENT;
 use drover_api::harvester::jobs::components::REPO;
 use drover_api::harvester::node::WITNESS;
+use drover_api::kubevirt::virtual_machine::{START, strategies, verbs};
 use drover_api::kubevirt::virtual_machine_instance::conditions::PAUSED;
+use drover_api::kubevirt::virtual_machine_instance::phases;
 use serde_json::json;
 
 use super::super::names;
 use super::{Next, Scene};
 use crate::cluster::is_true;
-use crate::cluster::kubevirt::VirtualMachineInstance;
+use crate::cluster::kubevirt::{VirtualMachine, VirtualMachineInstance};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait, Write};
 use crate::forecast::suits_vm;
 
@@ -36,17 +38,14 @@ pub(super) fn stop_those_that_stay(scene: &Scene<'_>) -> Option<Next> {
     if let Some(write) = note(scene, &staying) {
         return Some(Next::Wait { writes: vec![write], waits: Vec::new() });
     }
-    let asked = |vm: &&&VirtualMachineInstance| {
-        // A machine that is told to be off ends its instance.
+    let is_asked_for = |vm: &&&VirtualMachineInstance| {
         let machine = scene.cluster.kubevirt.machines.get(&vm.metadata.namespace, &vm.metadata.name);
-        vm.metadata.deletion_timestamp.is_none()
-            && machine
-                .is_some_and(|machine| machine.spec.run_strategy != "Halted" && machine.spec.running != Some(false))
+        machine.is_some_and(|machine| !machine.ends(vm))
     };
-    let writes = staying.iter().filter(asked).map(|vm| Write {
+    let writes = staying.iter().filter(is_asked_for).map(|vm| Write {
         purpose: Purpose::Step,
         subject: Subject::new(Kind::VirtualMachine, &vm.metadata.namespace, &vm.metadata.name),
-        act: Act::Call { part: "stop" },
+        act: Act::Call { part: verbs::STOP },
     });
     let names: Vec<String> = staying.iter().map(|vm| path(vm)).collect();
     let sentence = format!("VMs that cannot migrate are stopped on {}: {}", scene.order.node, names.join(", "));
@@ -82,23 +81,49 @@ fn note(scene: &Scene<'_>, staying: &[&VirtualMachineInstance]) -> Option<Write>
     Some(scene.keep(&name, json!({ scene.order.node.as_str(): text })))
 }
 
-/// Starts what was stopped for the node.
+/// Starts what was stopped for the node. What is still on its way down is waited for: nobody else would start it.
 pub(super) fn restore(scene: &Scene<'_>) -> Next {
     let list = scene.cluster.harvester.config_maps.get(NAMESPACE, &names::restore_list(&scene.order.upgrade));
     let names = list.and_then(|list| list.data.get(&scene.order.node)).map(String::as_str).unwrap_or_default();
-    let stopped = names.split(',').filter_map(|one| one.trim().split_once('/')).filter(|(namespace, name)| {
-        let machine = scene.cluster.kubevirt.machines.get(namespace, name);
-        let runs = scene.cluster.kubevirt.instances.get(namespace, name).is_some_and(|vm| !vm.is_over());
+    let (mut writes, mut ending) = (Vec::new(), Vec::new());
+    for (namespace, name) in names.split(',').filter_map(|one| one.trim().split_once('/')) {
         // One that was deleted meanwhile is not missed.
-        machine.is_some_and(|machine| machine.spec.run_strategy == "Halted" || machine.spec.running == Some(false))
-            && !runs
-    });
-    let writes: Vec<Write> = stopped
-        .map(|(namespace, name)| Write {
-            purpose: Purpose::Step,
-            subject: Subject::new(Kind::VirtualMachine, namespace, name),
-            act: Act::Call { part: "start" },
-        })
-        .collect();
-    if writes.is_empty() { Next::Done } else { Next::Wait { writes, waits: Vec::new() } }
+        let Some(machine) = scene.cluster.kubevirt.machines.get(namespace, name) else { continue };
+        match standing(machine, scene.cluster.kubevirt.instances.get(namespace, name)) {
+            Standing::Off => writes.push(Write {
+                purpose: Purpose::Step,
+                subject: Subject::new(Kind::VirtualMachine, namespace, name),
+                act: Act::Call { part: verbs::START },
+            }),
+            Standing::Ending => ending.push(format!("{namespace}/{name}")),
+            Standing::On => {}
+        }
+    }
+    if writes.is_empty() && ending.is_empty() {
+        return Next::Done;
+    }
+    let sentence = format!("VMs are started again once they are off: {}", ending.join(", "));
+    let wait = Wait::new(Subject::node(&scene.order.node), Reason::VmsLeaving, sentence, scene.now);
+    Next::Wait { writes, waits: if ending.is_empty() { Vec::new() } else { vec![wait] } }
+}
+
+/// Where a machine stands that should run again.
+enum Standing {
+    /// It runs, or will without anybody's help.
+    On,
+    Ending,
+    Off,
+}
+
+/// KubeVirt refuses to start what it starts by itself, and what runs once only.
+fn standing(machine: &VirtualMachine, instance: Option<&VirtualMachineInstance>) -> Standing {
+    let is_asked_to_start = machine.status.state_change_requests.iter().any(|request| request.action == START);
+    match (machine.strategy(), instance) {
+        (strategies::ALWAYS | strategies::ONCE, _) => Standing::On,
+        _ if is_asked_to_start => Standing::On,
+        (_, Some(instance)) if !instance.is_over() && machine.ends(instance) => Standing::Ending,
+        (_, Some(instance)) if !instance.is_over() => Standing::On,
+        (strategies::RERUN_ON_FAILURE, Some(instance)) if instance.status.phase == phases::FAILED => Standing::On,
+        _ => Standing::Off,
+    }
 }
