@@ -120,7 +120,7 @@ impl Checker {
         }
     }
 
-    /// The steps on a node stop only what cannot move.
+    /// The steps on a node stop only what cannot move; to a node that is away for a while it could.
     pub(super) fn check_stopped(&mut self, known: &Known, change: &Change<'_>) {
         let Some(node) = change.actor.strip_suffix("/steps") else { return };
         // Where the strategy stays as it is, a request in the status stops the machine.
@@ -139,7 +139,6 @@ impl Checker {
         let is_host = |(namespace, name, object): &(&str, &str, &Value)| {
             namespace.is_empty()
                 && *name != node
-                && is_ready(object)
                 && !is_cordoned(object)
                 && !object["metadata"]["labels"]["node-role.harvesterhci.io/witness"].is_string()
         };

@@ -344,12 +344,27 @@ mod vms {
         let instead = |more: Value| [node("node-2", more)];
         assert!(!is_stopped(&free(), &instead(json!({}))));
         assert!(is_stopped(&free(), &instead(json!({ "spec": { "unschedulable": true } }))));
-        assert!(is_stopped(
-            &free(),
-            &instead(json!({ "status": { "conditions": [{ "type": "Ready", "status": "False" }] } }))
-        ));
         let witness = json!({ "metadata": { "labels": { "node-role.harvesterhci.io/witness": "true" } } });
         assert!(is_stopped(&free(), &instead(witness)));
+    }
+
+    #[test]
+    fn a_vm_is_not_stopped_because_the_node_that_it_could_move_to_is_away() {
+        let not_ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } });
+        let away = || node("node-2", not_ready.clone());
+        let next = stopping(&instance("web", json!({})), &[machine("web", json!({ "running": true })), away()]);
+        let sentence = "VMs can leave node-1 only for nodes that are not Ready (node-2): shop/web";
+        assert_eq!((acts(&next), waits(&next)), (vec![], vec![(Reason::VmsLeaving, sentence)]));
+
+        // One that cannot move in any case is stopped meanwhile.
+        let list = map("u-restore-vm", json!({ "node-1": "shop/db" }));
+        let both = [instance("web", json!({})), machine("db", json!({ "running": true })), list, away()];
+        let next = stopping(&bound("db"), &both);
+        assert_eq!(acts(&next), [("VirtualMachine/shop/db".to_owned(), json!("stop"))]);
+        assert_eq!(waits(&next).len(), 2);
+
+        let cordoned = node("node-2", json!({ "spec": { "unschedulable": true }, "status": not_ready["status"] }));
+        assert!(is_stopped(&instance("db", json!({})), &[cordoned]), "that is somebody's will");
     }
 
     #[test]
