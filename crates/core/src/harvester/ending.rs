@@ -74,7 +74,7 @@ pub(super) fn leave(turn: &mut Turn<'_>) {
     }
     if turn.next.aborting && !forced {
         decide::go_on(turn);
-    } else if turn.next.asked.is_some() && turn.next.ended.is_none() && !forced {
+    } else if turn.next.is_among_nodes() && turn.next.ended.is_none() && !forced {
         turn.wait_with_remedy(
             turn.subject(),
             Reason::CleaningUp,
@@ -106,10 +106,17 @@ pub(super) fn tell_what_failed(turn: &mut Turn<'_>) {
         .collect();
     for (name, why) in failed {
         let upgrade = turn.name();
-        let sentence = format!("{name} has failed and stays cordoned until its user decides: {why}");
+        // Nobody has cordoned the only node, and nothing goes on without it.
+        let (stays, skip) = match turn.next.single_node.is_empty() {
+            true => (
+                "stays cordoned",
+                format!("; or go on without it: drover upgrade skip upgrade/{upgrade} --node {name}"),
+            ),
+            false => ("stays as it is", String::new()),
+        };
+        let sentence = format!("{name} has failed and {stays} until its user decides: {why}");
         let remedy = format!(
-            "drover upgrade retry upgrade/{upgrade}; or go on without it: drover upgrade skip upgrade/{upgrade} --node {name}; \
-             or end it here: drover upgrade abort upgrade/{upgrade}"
+            "drover upgrade retry upgrade/{upgrade}{skip}; or end it here: drover upgrade abort upgrade/{upgrade}"
         );
         turn.wait_with_remedy(Subject::node(&name), Reason::JobFailed, sentence, remedy);
     }

@@ -30,8 +30,7 @@ pub(super) fn everywhere(turn: &mut Turn<'_>) -> bool {
         let remedy = "provision it again, or remove it: the upgrade goes on without it".to_owned();
         turn.wait_with_remedy(Subject::node(&node.metadata.name), Reason::NodeUnmanaged, why, remedy);
     }
-    // A setting that nobody can read by now was read when the Upgrade began.
-    let concurrency = match config::of(turn.cluster()).unwrap_or_default().preload() {
+    let concurrency = match config::chosen(turn).preload {
         Preload::Skip => {
             turn.next.prepared = true;
             return true;
