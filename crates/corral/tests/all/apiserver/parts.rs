@@ -1,5 +1,6 @@
 //! Parts of objects: scale, logs, what a kubelet says, machines of KubeVirt.
 
+use drover_corral::apiserver::ApiServer;
 use serde_json::{Value, json};
 
 use super::support::*;
