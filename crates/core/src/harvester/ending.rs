@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::decide::{Phase, Turn};
 use super::progress::{Ending, Step};
-use super::{abort, around, cleanup, decide, jobs, names, options};
+use super::{abort, around, cleanup, decide, jobs, names, options, skipping};
 use crate::decision::{Reason, Subject};
 
 /// An Upgrade that has failed takes up what has failed, if its user wants that.
@@ -66,6 +66,8 @@ pub(super) fn leave(turn: &mut Turn<'_>) {
         return;
     }
     turn.phase = Phase::Ended;
+    // It waits for its nodes, and so does who calls it off: there is a way to go on without one that never comes back.
+    skipping::heed(turn);
     abort::heed(turn);
     let forced = turn.annotation(annotations::SKIP_WEBHOOK).is_some_and(|value| value.eq_ignore_ascii_case("true"));
     if turn.next.is_stuck() && !forced {

@@ -136,6 +136,36 @@ fn a_node_that_does_not_boot_its_new_system_can_be_skipped() {
 }
 
 #[test]
+fn an_upgrade_that_is_deleted_or_called_off_is_not_held_for_ever_by_a_node_that_does_not_boot() {
+    for calls_off in [false, true] {
+        let mut ground = with_a_node_that_boots("2026-01-01T11:40:00Z");
+        if calls_off {
+            ground.annotate("drover.dev/abort", "");
+        }
+        ground.change("Upgrade", "harvester-system", U, &json!({ "metadata": { "deletionTimestamp": NOON } }));
+        ground.settle();
+        assert_eq!(ground.node_state("node-1"), "Waiting Reboot");
+
+        ground.annotate("drover.dev/skip", "node-1");
+        ground.gives_back(1);
+        ground.settle();
+        for number in 2..=3 {
+            if !calls_off {
+                ground.bring_over(number);
+                ground.gives_back(number);
+            }
+        }
+        ground.settle();
+        assert_eq!(
+            ground.upgrade()["metadata"]["finalizers"],
+            json!([]),
+            "called off: {calls_off}: {:?}",
+            ground.last.waits
+        );
+    }
+}
+
+#[test]
 fn a_node_that_has_only_just_begun_to_boot_is_waited_for() {
     let mut ground = with_a_node_that_boots("2026-01-01T11:50:00Z");
     ground.annotate("drover.dev/skip", "node-1");
