@@ -113,7 +113,6 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-meddled",
     "harvester-download-stalls",
     "harvester-witness",
-    "harvester-target-away",
     "harvester-two-nodes",
     "harvester-taint-lost",
     "harvester-boots-old-system",
