@@ -191,8 +191,4 @@ pub mod annotations {
 pub mod events {
     pub const RESTORE_VM_COMPLETED: &str = "RestoreVMCompleted";
     pub const RESTORE_VM_FAILED: &str = "RestoreVMFailed";
-    pub const VM_SHUTDOWN_COMPLETED: &str = "VMShutdownCompleted";
-    pub const VM_SHUTDOWN_FAILED: &str = "VMShutdownFailed";
-    pub const RESTORE_VM_CONFIG_MAP_CREATED: &str = "RestoreVMConfigMapCreated";
-    pub const RESTORE_VM_CONFIG_MAP_FAILED: &str = "RestoreVMConfigMapFailed";
 }

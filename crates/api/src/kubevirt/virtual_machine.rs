@@ -44,5 +44,12 @@ pub mod strategies {
     pub const ONCE: &str = "Once";
 }
 
+/// The actions of a [`StateChangeRequest`].
 pub const START: &str = "Start";
 pub const STOP: &str = "Stop";
+
+/// What virt-api is asked to do with a machine, as a part of its path.
+pub mod verbs {
+    pub const START: &str = "start";
+    pub const STOP: &str = "stop";
+}

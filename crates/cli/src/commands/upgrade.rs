@@ -35,7 +35,7 @@ enum Verb {
     Resume(OnNodes),
     /// Lets an Upgrade or a TanzuKubernetesCluster that has failed take up what has failed
     Retry(Retry),
-    /// Lets an Upgrade that has failed go on without a node that has failed
+    /// Lets an Upgrade go on without a node that has failed, or that does not boot its new system
     Skip(OnNode),
     /// Calls an Upgrade off: the node at work reaches a safe state, the others stay as they are
     Abort(OnUpgrade),

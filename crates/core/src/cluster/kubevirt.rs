@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use drover_api::kubevirt::virtual_machine_instance::conditions;
+use drover_api::kubevirt::virtual_machine::{STOP, strategies};
+use drover_api::kubevirt::virtual_machine_instance::{conditions, phases};
 use k8s_openapi::api::core::v1::NodeAffinity;
 
 use super::shelf::projections;
@@ -31,8 +32,15 @@ seen! {
     }
     VirtualMachineStatus {
         printable_status: String,
+        /// What was asked for and is not done yet.
+        state_change_requests: Box<[StateChangeRequest]>,
         /// Volumes that are on their way in or out.
         volume_requests: Box<[serde::de::IgnoredAny]>,
+    }
+    StateChangeRequest {
+        action: String,
+        /// Of the instance that is to stop.
+        uid: String,
     }
 
     VirtualMachineInstance {
@@ -93,9 +101,29 @@ seen! {
     }
 }
 
+impl VirtualMachine {
+    /// When KubeVirt runs it; older ones say it by a truth value.
+    pub fn strategy(&self) -> &str {
+        match (self.spec.run_strategy.as_str(), self.spec.running) {
+            ("", Some(true)) => strategies::ALWAYS,
+            ("", _) => strategies::HALTED,
+            (strategy, _) => strategy,
+        }
+    }
+
+    /// Whether KubeVirt ends this instance of it without being asked again. Where the strategy leaves it to others when the machine
+    /// runs, it stays as it is, and only a request tells that.
+    pub fn ends(&self, instance: &VirtualMachineInstance) -> bool {
+        let is_asked = |request: &StateChangeRequest| request.action == STOP && request.uid == instance.metadata.uid;
+        instance.metadata.deletion_timestamp.is_some()
+            || self.strategy() == strategies::HALTED
+            || self.status.state_change_requests.iter().any(is_asked)
+    }
+}
+
 impl VirtualMachineInstance {
     pub fn is_over(&self) -> bool {
-        matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+        matches!(self.status.phase.as_str(), phases::SUCCEEDED | phases::FAILED)
     }
 
     /// KubeVirt itself says that it cannot be migrated.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::decide::{Phase, Turn};
 use super::progress::{Ending, Step};
-use super::{abort, around, cleanup, decide, jobs, names, nodes, options};
+use super::{abort, around, cleanup, decide, jobs, names, nodes, options, skipping};
 use crate::cluster::Job;
 use crate::decision::{Reason, Subject};
 
@@ -73,6 +73,8 @@ pub(super) fn leave(turn: &mut Turn<'_>) {
         return;
     }
     turn.phase = Phase::Ended;
+    // It waits for its nodes, and so does who calls it off: there is a way to go on without one that never comes back.
+    skipping::heed(turn);
     abort::heed(turn);
     let forced = is_forced(turn);
     if turn.next.is_stuck() && !forced {
@@ -81,7 +83,7 @@ pub(super) fn leave(turn: &mut Turn<'_>) {
     }
     if turn.next.aborting && !forced {
         decide::go_on(turn);
-    } else if turn.next.asked.is_some() && turn.next.ended.is_none() && !forced {
+    } else if turn.next.is_among_nodes() && turn.next.ended.is_none() && !forced {
         turn.wait_with_remedy(
             turn.subject(),
             Reason::CleaningUp,
@@ -173,10 +175,17 @@ pub(super) fn tell_what_failed(turn: &mut Turn<'_>) {
         .collect();
     for (name, why) in failed {
         let upgrade = turn.name();
-        let sentence = format!("{name} has failed and stays cordoned until its user decides: {why}");
+        // Nobody has cordoned the only node, and nothing goes on without it.
+        let (stays, skip) = match turn.next.single_node.is_empty() {
+            true => (
+                "stays cordoned",
+                format!("; or go on without it: drover upgrade skip upgrade/{upgrade} --node {name}"),
+            ),
+            false => ("stays as it is", String::new()),
+        };
+        let sentence = format!("{name} has failed and {stays} until its user decides: {why}");
         let remedy = format!(
-            "drover upgrade retry upgrade/{upgrade}; or go on without it: drover upgrade skip upgrade/{upgrade} --node {name}; \
-             or end it here: drover upgrade abort upgrade/{upgrade}"
+            "drover upgrade retry upgrade/{upgrade}{skip}; or end it here: drover upgrade abort upgrade/{upgrade}"
         );
         turn.wait_with_remedy(Subject::node(&name), Reason::JobFailed, sentence, remedy);
     }

@@ -1,9 +1,11 @@
-//! What is told about an Upgrade as Events: that a phase begins, that a node is done, and what somebody has to look after.
+//! What is told about an Upgrade as Events: that a phase begins, that a node is done, what became of its VMs, and what somebody has to look
+//! after.
 //!
 //! Each is told once. A node has one Event of its own when it is done: what it goes through on its way stands in the status, and an Event
 //! for each step would be most of what an upgrade asks of the API server.
 
 use drover_api::harvester::events::{NODE_FAILED, NODE_SKIPPED, NODE_UPGRADED, NORMAL, WARNING, begins};
+use drover_api::harvester::upgrade::events::{RESTORE_VM_COMPLETED, RESTORE_VM_FAILED};
 use drover_api::harvester::upgrade::labels;
 use jiff::{SignedDuration, Timestamp};
 
@@ -53,6 +55,18 @@ pub(super) fn events(turn: &Turn<'_>, state: &str, waits: &[Wait], look_again: &
             Step::Skipped => tell(NORMAL, NODE_SKIPPED, &format!("{node} is skipped"), ""),
             Step::Failed => tell(WARNING, NODE_FAILED, &format!("{node}: {}", progress.message), ""),
             _ => {}
+        }
+    }
+    let was_told = |node: &str| turn.known.as_ref().is_some_and(|known| known.restored.contains_key(node));
+    for (node, ending) in turn.next.restored.iter().filter(|(node, _)| !was_told(node)) {
+        match ending {
+            Ending::Succeeded => {
+                tell(NORMAL, RESTORE_VM_COMPLETED, &format!("the VMs of {node} were started again"), "")
+            }
+            Ending::Failed { message, .. } => {
+                let told = format!("VMs that were stopped for {node} could not all be started again: {message}");
+                tell(WARNING, RESTORE_VM_FAILED, &told, "");
+            }
         }
     }
     for wait in waits {

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use drover_api::harvester::jobs::{UPGRADE, types};
-use drover_api::harvester::node::{PENDING_OS_IMAGE, WITNESS};
+use drover_api::harvester::node::{MANAGED, PENDING_OS_IMAGE, WITNESS};
 use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
 use drover_api::marks;
 use drover_api::plan::labels::JOB_NAME;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 use super::decide::{Member, Phase, Turn, members};
 use super::jobs::{self, Course};
-use super::progress::Step;
+use super::progress::{Ending, Step};
 use super::{asking, config, images, kubelet, names, options, pausing, skipping, stalling, storage, workloads};
 use crate::cluster::{Node, Pod, Secret, condition};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait};
@@ -35,6 +35,7 @@ pub(super) fn next(turn: &mut Turn<'_>) -> bool {
         if !asking::ask(turn) {
             return false;
         }
+        take_in_newcomers(turn, &nodes);
         nodes.iter().for_each(|member| tend(turn, *member));
         stalling::notice_standstill(turn, &nodes);
     } else if let Some(member) = nodes.iter().find(|member| member.name() == turn.next.single_node) {
@@ -43,11 +44,56 @@ pub(super) fn next(turn: &mut Turn<'_>) -> bool {
     if turn.next.ended.is_some() {
         return false;
     }
-    let are_over = nodes.iter().all(|member| turn.next.step(member.name()).is_over());
-    if !are_over {
+    let over = are_over(turn, &nodes);
+    if !over {
         restore_meanwhile(turn, &nodes);
+        tell_who_is_lost(turn, &nodes);
     }
-    are_over
+    over
+}
+
+/// Whether nothing more is done to any node. One that was lost to the upgrade in the middle of its work counts as long as it is there: a
+/// Job may be at work on it, with what the repository serves.
+pub(super) fn are_over(turn: &Turn<'_>, nodes: &[Member<'_>]) -> bool {
+    !nodes.is_empty()
+        && nodes.iter().all(|member| turn.next.step(member.name()).is_over())
+        && turn.next.nodes.values().all(|node| !node.step.is_at_work())
+}
+
+/// Nothing else holds the upgrade, and nobody tends these: they have lost what makes them part of it.
+fn tell_who_is_lost(turn: &mut Turn<'_>, nodes: &[Member<'_>]) {
+    if !nodes.iter().all(|member| turn.next.step(member.name()).is_over()) {
+        return;
+    }
+    let back = format!("a Machine in {FLEET_NAMESPACE} and the label {MANAGED}=true");
+    if nodes.is_empty() {
+        let sentence = "no node takes part in the upgrade any more".to_owned();
+        let remedy = format!("give the nodes back what they have lost: {back}");
+        turn.wait_with_remedy(turn.subject(), Reason::NodeUnmanaged, sentence, remedy);
+    }
+    let is_member = |name: &str| nodes.iter().any(|member| member.name() == name);
+    let at_work = turn.next.nodes.iter().filter(|(_, node)| node.step.is_at_work()).map(|(name, _)| name.clone());
+    let lost: Vec<String> = at_work.filter(|name| !is_member(name)).collect();
+    for name in lost {
+        let sentence = format!("the upgrade does not end while {name} is at work, which was lost to it meanwhile");
+        let remedy = format!("give {name} back what it has lost ({back}); or remove it, with its Machine");
+        turn.wait_with_remedy(Subject::node(&name), Reason::AnotherNodeIsOut, sentence, remedy);
+    }
+}
+
+/// A node that has joined meanwhile, with the Kubernetes and the system of the release, is done: the planner has provisioned it so, and comes to
+/// it no more. While it has others to come to, that is not certain.
+fn take_in_newcomers(turn: &mut Turn<'_>, nodes: &[Member<'_>]) {
+    let (new, others): (Vec<&Member<'_>>, Vec<&Member<'_>>) = nodes.iter().partition(|member| {
+        let waits = turn.next.step(member.name()) == Step::Waits;
+        waits && is_back(turn, member.node) && asking::was_raised_unasked(turn, member)
+    });
+    if others.is_empty() || !others.iter().all(|member| turn.next.step(member.name()).is_over()) {
+        return;
+    }
+    for member in new {
+        turn.next.set_step(member.name(), Step::Succeeded);
+    }
 }
 
 /// Nobody waits for the end of an upgrade on a node that was removed; one of its name that joins later begins anew. A Node alone may be
@@ -166,7 +212,7 @@ fn begin(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
             let remedy = resume(name);
             let sentence = format!("{name} is paused before its upgrade, as its user has asked");
             turn.wait_with_remedy(Subject::node(name), Reason::NodePaused, sentence, remedy);
-        } else if asking::was_raised_unasked(turn, &member) {
+        } else if asking::was_raised_unasked(turn, &member) && !is_back(turn, member.node) {
             let sentence = format!("the planner has raised {name} without asking: its system is still the old one");
             let remedy = asking::remedy_of_silence(turn);
             turn.wait_with_remedy(Subject::node(name), Reason::PlannerWorks, sentence, remedy);
@@ -182,6 +228,7 @@ fn begin(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
         );
         turn.wait_with_remedy(Subject::node(name), Reason::NodePaused, sentence, resume(name));
     } else if may_go(turn, member) {
+        forget_restored(turn, name);
         turn.next.set_step(name, Step::PreDraining);
         work(turn, member, types::PRE_DRAIN);
     }
@@ -296,7 +343,7 @@ fn come_back(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
     await_reboot(turn, member.node);
 }
 
-fn is_back(turn: &Turn<'_>, node: &Node) -> bool {
+pub(super) fn is_back(turn: &Turn<'_>, node: &Node) -> bool {
     let wanted = turn.next.release.as_ref().map(|release| release.os.as_str()).unwrap_or_default();
     node.status.node_info.os_image == wanted && node.is_ready()
 }
@@ -313,15 +360,15 @@ fn await_reboot(turn: &mut Turn<'_>, node: &Node) {
         true => format!("{name} runs {wanted} and is not Ready yet"),
         false => format!("{name} has not booted {wanted} yet"),
     };
-    turn.wait_with_remedy(
-        Subject::node(name),
-        Reason::NodeRebooting,
-        sentence,
-        format!("if it does not come back, look at the console of {name}"),
-    );
+    let mut remedy = format!("if it does not come back, look at the console of {name}");
+    if turn.next.single_node.is_empty() {
+        let skip = format!("drover upgrade skip upgrade/{} --node {name}", turn.name());
+        remedy.push_str(&format!("; or go on without it: {skip}; or remove it, with its Machine in {FLEET_NAMESPACE}"));
+    }
+    turn.wait_with_remedy(Subject::node(name), Reason::NodeRebooting, sentence, remedy);
 }
 
-fn unmark(turn: &mut Turn<'_>, node: &Node) {
+pub(super) fn unmark(turn: &mut Turn<'_>, node: &Node) {
     if node.metadata.annotations.contains_key(PENDING_OS_IMAGE) {
         let patch = annotation(node, PENDING_OS_IMAGE, &Value::Null);
         turn.write(Purpose::UndoMarks, Subject::node(&node.metadata.name), Act::Patch(patch));
@@ -356,6 +403,7 @@ pub(super) fn alone(turn: &mut Turn<'_>, member: Member<'_>) {
                 turn.wait_with_remedy(Subject::node(name), Reason::NodePaused, sentence, resume(name));
                 return;
             }
+            forget_restored(turn, name);
             turn.next.set_step(name, Step::PostDraining);
             work(turn, member, types::SINGLE_NODE_UPGRADE);
         }
@@ -380,22 +428,44 @@ fn come_back_alone(turn: &mut Turn<'_>, node: &Node) {
     }
 }
 
-/// The VMs that were stopped for a node are started again, if that is asked for; true once they are.
+/// The VMs that were stopped for a node are started again, if that is asked for; true once that is tried.
 pub(super) fn restored(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
     let name = member.name();
-    let wanted = config::of(turn.cluster()).is_ok_and(|config| config.restores_vms());
     let list = turn.cluster().harvester.config_maps.get(NAMESPACE, &names::restore_list(turn.name()));
-    let stopped = list.and_then(|list| list.data.get(name)).is_some_and(|vms| !vms.trim().is_empty());
-    if !wanted || !stopped || member.node.metadata.labels.contains_key(WITNESS) {
+    let stopped = list.and_then(|list| list.data.get(name)).map(|vms| vms.trim()).filter(|vms| !vms.is_empty());
+    let Some(stopped) = stopped.filter(|_| config::chosen(turn).restores_vms) else { return true };
+    if turn.next.restored.contains_key(name) || member.node.metadata.labels.contains_key(WITNESS) {
         return true;
     }
     let job = names::node_job(turn.name(), types::RESTORE_VM, name);
-    match jobs::course(turn, &job) {
-        Course::Missing => jobs::on_node(turn, types::RESTORE_VM, member.node),
-        Course::Running => {}
-        // It tells which VMs could not be started; the nodes are upgraded all the same.
-        Course::Done | Course::Failed { .. } => return true,
+    let ending = match jobs::course(turn, &job) {
+        Course::Missing => {
+            jobs::on_node(turn, types::RESTORE_VM, member.node);
+            None
+        }
+        Course::Running => None,
+        Course::Done => Some(Ending::Succeeded),
+        // The node is upgraded all the same; that its VMs may be off is told.
+        Course::Failed { reason, message } => {
+            let why = if message.is_empty() { &reason } else { &message };
+            let message = format!("{}: {why}", stopped.replace(',', ", "));
+            Some(Ending::Failed { reason, message })
+        }
+    };
+    if let Some(ending) = ending {
+        turn.next.restored.insert(name.to_owned(), ending);
+        return true;
     }
     turn.wait(Subject::node(name), Reason::JobRunning, format!("Job {NAMESPACE}/{job} starts the VMs of {name} again"));
     false
+}
+
+/// A node that has its turn once more stops VMs once more: a Job that has started them before says nothing of that.
+fn forget_restored(turn: &mut Turn<'_>, name: &str) {
+    if turn.next.restored.remove(name).is_none() {
+        return;
+    }
+    let job = names::node_job(turn.name(), types::RESTORE_VM, name);
+    let uid = turn.job(&job).map(|job| job.metadata.uid.clone());
+    turn.next.discarded.extend(uid);
 }

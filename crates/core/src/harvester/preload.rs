@@ -26,8 +26,7 @@ pub(super) fn everywhere(turn: &mut Turn<'_>) -> bool {
     }
     turn.phase = Phase::PreparingNodes;
     let (nodes, _) = members(turn.cluster());
-    // A setting that nobody can read by now was read when the Upgrade began.
-    let concurrency = match config::of(turn.cluster()).unwrap_or_default().preload() {
+    let concurrency = match config::chosen(turn).preload {
         Preload::Skip => {
             turn.next.prepared = true;
             return true;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::release::{Noted, Steps};
+use super::upgrade_config::{Preload, UpgradeConfig};
 use crate::cluster::harvester::Upgrade;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,9 @@ pub struct Progress {
     /// Who voted in etcd when it began; none where an earlier Drover has begun it. Who has joined since then was promoted.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub voters: BTreeSet<String>,
+    /// What `upgrade-config` asked for when it began; none where an earlier Drover has begun it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<Chosen>,
     /// Every node that pauses carries its mark: one that does no longer was resumed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub pauses_marked: bool,
@@ -70,11 +74,29 @@ pub struct Progress {
     /// Nodes that were no part of it when it succeeded, since Harvester does not manage them.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub left_out: BTreeSet<String>,
+    /// How the VMs that were stopped for a node were started again.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub restored: BTreeMap<String, Ending>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Ending>,
     /// Nothing is left to be cleared away.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cleaned: bool,
+}
+
+/// What of the setting `upgrade-config` is needed later on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Chosen {
+    pub preload: Preload,
+    #[serde(rename = "restoreVM")]
+    pub restores_vms: bool,
+}
+
+impl Chosen {
+    pub fn by(config: &UpgradeConfig) -> Self {
+        Chosen { preload: config.preload(), restores_vms: config.restores_vms() }
+    }
 }
 
 /// What the planner was asked for before, and which nodes were cordoned.
@@ -166,9 +188,14 @@ impl Progress {
         serde_json::to_string(self).unwrap_or_default()
     }
 
+    /// The nodes have their turn: the planner was asked for them, or one of them was begun with, which nobody asks for if it is the only one.
+    pub fn is_among_nodes(&self) -> bool {
+        self.asked.is_some() || self.nodes.values().any(|node| node.step != Step::Waits)
+    }
+
     /// It has failed among its nodes, and its user has not said yet how it goes on.
     pub fn is_stuck(&self) -> bool {
-        self.asked.is_some() && !self.aborting && matches!(self.ended, Some(Ending::Failed { .. }))
+        self.is_among_nodes() && !self.aborting && matches!(self.ended, Some(Ending::Failed { .. }))
     }
 
     pub fn step(&self, node: &str) -> Step {

@@ -14,6 +14,7 @@ use super::ending;
 use super::nodes;
 use super::options;
 use super::pausing;
+use super::progress::Chosen;
 use super::upgrade_config::UpgradeConfig;
 use crate::cluster::Meta;
 use crate::cluster::harvester::Upgrade;
@@ -35,6 +36,7 @@ pub(super) fn begin(turn: &mut Turn<'_>) -> bool {
     turn.phase = Phase::ImportingImage;
     let version = cluster.harvester.settings.named(settings::SERVER_VERSION);
     turn.next.previous_version = version.map(|setting| setting.effective().to_owned()).unwrap_or_default();
+    turn.next.chosen = Some(Chosen::by(&config));
     turn.next.voters = nodes::voters(turn);
     if cluster.nodes.len() == 1 {
         turn.next.single_node = cluster.nodes.iter().map(|node| node.metadata.name.clone()).collect();

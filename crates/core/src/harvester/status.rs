@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use drover_api::harvester::jobs::stock;
+use drover_api::harvester::upgrade::events::RESTORE_VM_FAILED;
 use drover_api::harvester::upgrade::{conditions, node_states, reasons};
 use drover_api::harvester::{NAMESPACE, upgrade_log, virtual_machine_image};
 use jiff::{SignedDuration, Timestamp};
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use super::decide::{Phase, Turn, members};
 use super::progress::{Ending, Step};
 use super::release::Steps;
-use super::{names, preload, repo};
+use super::{names, nodes, preload, repo};
 use crate::cluster::harvester::{NodeStatus, UpgradeStatus};
 use crate::cluster::{Condition, condition};
 use crate::decision::{Act, Kind, Purpose, Reason, Wait, Write};
@@ -96,7 +97,7 @@ fn status(turn: &Turn<'_>, waits: &[Wait]) -> UpgradeStatus {
         new.image_id = format!("{namespace}/{image}");
         new.single_node.clone_from(&turn.next.single_node);
         new.repo_info = turn.next.release.as_ref().map(|release| release.as_yaml()).unwrap_or_default();
-        new.node_statuses = nodes(turn, waits);
+        new.node_statuses = node_statuses(turn, waits);
         let log = names::log(turn.name());
         let has_log = turn.cluster().harvester.upgrade_logs.get(NAMESPACE, &log).is_some();
         new.upgrade_log = if has_log { log } else { String::new() };
@@ -226,30 +227,42 @@ fn image_ready(turn: &Turn<'_>) -> Option<Words> {
 }
 
 fn nodes_upgraded(turn: &Turn<'_>) -> Words {
-    let nodes = &turn.next.nodes;
-    if let Some(failed) = nodes.values().find(|node| node.step == Step::Failed) {
+    let known = &turn.next.nodes;
+    if let Some(failed) = known.values().find(|node| node.step == Step::Failed) {
         return (FALSE, failed.reason.clone(), failed.message.clone());
     }
     let (members, _) = members(turn.cluster());
-    let all = members.iter().all(|member| turn.next.step(member.name()).is_over());
-    let skipped = nodes.iter().filter(|(_, node)| node.step == Step::Skipped).map(|(name, _)| name.as_str());
+    let skipped = known.iter().filter(|(_, node)| node.step == Step::Skipped).map(|(name, _)| name.as_str());
     let left_out = turn.next.left_out.iter().map(String::as_str);
-    let without: Vec<(&str, &str, Vec<&str>)> = vec![
+    let without: [(&str, &str, Vec<&str>); 2] = [
         (reasons::SKIPPED, "skipped by their user", skipped.collect()),
         (reasons::LEFT_OUT, "not upgraded, since Harvester does not manage them", left_out.collect()),
     ];
-    let without: Vec<_> = without.into_iter().filter(|(_, _, nodes)| !nodes.is_empty()).collect();
-    match all && !members.is_empty() {
+    match nodes::are_over(turn, &members) {
         true => {
-            let said: Vec<String> =
-                without.iter().map(|(_, why, nodes)| format!("{why}: {}", nodes.join(", "))).collect();
-            (TRUE, without.first().map(|(reason, ..)| (*reason).to_owned()).unwrap_or_default(), said.join("; "))
+            let without = without.into_iter().filter(|(_, _, nodes)| !nodes.is_empty());
+            let said = without.map(|(reason, why, nodes)| (reason, format!("{why}: {}", nodes.join(", "))));
+            let all: Vec<(&str, String)> = said.chain(not_restored(turn)).collect();
+            let reason = all.first().map(|(reason, _)| (*reason).to_owned()).unwrap_or_default();
+            let messages: Vec<String> = all.into_iter().map(|(_, message)| message).collect();
+            (TRUE, reason, messages.join("; "))
         }
         false if turn.next.aborting && turn.next.ended.is_some() => {
             (FALSE, reasons::ABORTED.to_owned(), completed(turn).2)
         }
         false => plain(UNKNOWN),
     }
+}
+
+/// VMs that were stopped for nodes and may be off since.
+fn not_restored(turn: &Turn<'_>) -> Option<(&'static str, String)> {
+    let failed = turn.next.restored.iter().filter_map(|(node, ending)| match ending {
+        Ending::Failed { message, .. } => Some(format!("of {node}: {message}")),
+        Ending::Succeeded => None,
+    });
+    let failed: Vec<String> = failed.collect();
+    let message = format!("VMs that were stopped could not all be started again, {}", failed.join("; "));
+    (!failed.is_empty()).then_some((RESTORE_VM_FAILED, message))
 }
 
 /// The waits, in the one place that another product's definition leaves for them.
@@ -277,7 +290,7 @@ fn shown(waits: &[&Wait]) -> impl Iterator<Item = String> {
     waits.iter().take(SHOWN).map(said).chain(more)
 }
 
-fn nodes(turn: &Turn<'_>, waits: &[Wait]) -> BTreeMap<String, NodeStatus> {
+fn node_statuses(turn: &Turn<'_>, waits: &[Wait]) -> BTreeMap<String, NodeStatus> {
     let (members, _) = members(turn.cluster());
     members.iter().map(|member| (member.name().to_owned(), node(turn, member.name(), waits))).collect()
 }

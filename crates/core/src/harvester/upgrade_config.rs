@@ -9,7 +9,7 @@ use drover_api::harvester::setting::upgrade_config::{
     AUTO, MANUAL, PARALLEL, PRELOAD_STRATEGIES, SEQUENTIAL, SKIP, TIMEOUT_MINUTES,
 };
 use drover_api::harvester::upgrade::annotations;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -51,7 +51,8 @@ struct NodeStrategy {
 }
 
 /// How the images of a release get onto the nodes before they are needed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Preload {
     Skip,
     /// So many nodes at once; none: all of them.

@@ -1,6 +1,7 @@
 //! Why a virtual machine does not leave its node, or does not run. Its pod is protected by a budget until KubeVirt has
 //! migrated it.
 
+use drover_api::kubevirt::virtual_machine::strategies;
 use jiff::SignedDuration;
 
 use super::link::{Cause, Chain, Link, Outlook, sort};
@@ -68,7 +69,7 @@ pub fn explain_migration(cluster: &Cluster, migration: &Migration) -> Explanatio
 pub fn off(cluster: &Cluster, machine: &VirtualMachine) -> Option<Chain> {
     let (namespace, name) = (&machine.metadata.namespace, &machine.metadata.name);
     let runs = cluster.kubevirt.instances.get(namespace, name).is_some_and(|vm| !vm.is_over());
-    if runs || is_told_to_stop(machine) {
+    if runs || machine.strategy() == strategies::HALTED {
         return None;
     }
     let status = &machine.status.printable_status;
@@ -77,15 +78,11 @@ pub fn off(cluster: &Cluster, machine: &VirtualMachine) -> Option<Chain> {
     Some(vec![Link::proven(ObjectRef::of(machine), statement).remedy(format!("virtctl -n {namespace} start {name}"))])
 }
 
-fn is_told_to_stop(machine: &VirtualMachine) -> bool {
-    machine.spec.run_strategy == "Halted" || machine.spec.running == Some(false)
-}
-
 /// A VM that has to leave its node, by migration or, where it is told to stop, by that; from the VM down.
 pub fn leaves(cluster: &Cluster, vm: &VirtualMachineInstance) -> Chain {
     let (namespace, name) = (&vm.metadata.namespace, &vm.metadata.name);
     let machine = cluster.kubevirt.machines.get(namespace, name);
-    match vm.metadata.deletion_timestamp.is_some() || machine.is_some_and(is_told_to_stop) {
+    match vm.metadata.deletion_timestamp.is_some() || machine.is_some_and(|machine| machine.ends(vm)) {
         true => shut_off(cluster, vm),
         false => stays(cluster, vm),
     }

@@ -26,8 +26,12 @@ pub enum VerbError {
     NotBegun(String),
     #[error("Upgrade {0} has not failed: there is nothing to try again")]
     NotFailed(String),
-    #[error("node {node} has not failed ({state}): only a node that has can be skipped, or tried again")]
+    #[error("node {node} has not failed ({state}): only a node that has can be tried again")]
     NodeNotFailed { node: String, state: &'static str },
+    #[error(
+        "node {node} has not failed ({state}): only a node that has, or that does not boot its new system, can be skipped"
+    )]
+    NotToBeSkipped { node: String, state: &'static str },
     #[error(
         "node {node} is the only one: there is nothing to go on with; end the upgrade with: drover upgrade abort upgrade/{upgrade}"
     )]
@@ -141,7 +145,7 @@ impl Verbs {
         self.patch_upgrade(look.version, &json!({ UPGRADE_RETRY: node.unwrap_or_default() })).await
     }
 
-    /// Lets an Upgrade that has failed go on without a node that has failed.
+    /// Lets an Upgrade go on without a node that has failed, or that does not boot its new system.
     pub async fn skip(&self, node: &str) -> Result<(), VerbError> {
         let look = self.look().await?;
         let name = look.known(node)?;
@@ -149,8 +153,9 @@ impl Verbs {
             return Err(VerbError::OnlyNode { node: name, upgrade: self.name.clone() });
         }
         let step = look.progress.step(node);
-        if step != Step::Failed || !look.progress.is_stuck() {
-            return Err(VerbError::NodeNotFailed { node: node.to_owned(), state: step.state() });
+        let has_failed = step == Step::Failed && look.progress.is_stuck();
+        if !has_failed && step != Step::WaitingReboot {
+            return Err(VerbError::NotToBeSkipped { node: node.to_owned(), state: step.state() });
         }
         self.patch_upgrade(look.version, &json!({ UPGRADE_SKIP: node })).await
     }

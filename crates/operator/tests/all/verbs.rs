@@ -138,8 +138,20 @@ async fn what_has_failed_is_tried_again_or_gone_on_without() {
 }
 
 #[tokio::test]
+async fn a_node_that_does_not_boot_its_new_system_is_gone_on_without() {
+    let ground = Ground::new(json!({ "asked": 2, "nodes": { "node-1": { "step": "WaitingReboot" } } }), "{}").await;
+    ground.verbs().skip("node-1").await.unwrap();
+    assert_eq!(ground.note("drover.dev/skip").await, "node-1");
+}
+
+/// Nobody asks the planner for the only node.
+fn failed_alone() -> Value {
+    json!({ "singleNode": "node-1", "ended": failed()["ended"], "nodes": failed()["nodes"] })
+}
+
+#[tokio::test]
 async fn an_upgrade_is_called_off_while_it_runs_and_after_it_has_failed_among_its_nodes() {
-    for progress in [under_way(), failed()] {
+    for progress in [under_way(), failed(), failed_alone()] {
         let ground = Ground::new(progress, "{}").await;
         ground.verbs().abort().await.unwrap();
         assert_eq!(ground.note("drover.dev/abort").await, "");
@@ -154,11 +166,7 @@ async fn what_cannot_be_is_refused_before_anything_is_written() {
     let is_done = Ground::new(done, "{}").await;
     let garbled = Ground::new(under_way(), "node-2").await;
     let unread = Ground::new(json!({ "asked": "two" }), "{}").await;
-    let alone = Ground::new(
-        json!({ "singleNode": "node-1", "asked": 2, "ended": failed()["ended"], "nodes": failed()["nodes"] }),
-        "{}",
-    )
-    .await;
+    let alone = Ground::new(failed_alone(), "{}").await;
 
     let text = |error: drover_operator::harvester::verbs::VerbError| error.to_string();
     for (said, expected) in [

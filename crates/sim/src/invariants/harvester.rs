@@ -120,11 +120,16 @@ impl Checker {
         }
     }
 
-    /// The steps on a node stop only what cannot move.
+    /// The steps on a node stop only what cannot move; to a node that is away for a while it could.
     pub(super) fn check_stopped(&mut self, known: &Known, change: &Change<'_>) {
         let Some(node) = change.actor.strip_suffix("/steps") else { return };
-        let is_off =
-            |machine: &Value| machine["spec"]["runStrategy"] == "Halted" || machine["spec"]["running"] == false;
+        // Where the strategy stays as it is, a request in the status stops the machine.
+        let is_off = |machine: &Value| {
+            let mut requests = machine["status"]["stateChangeRequests"].as_array().into_iter().flatten();
+            machine["spec"]["runStrategy"] == "Halted"
+                || machine["spec"]["running"] == false
+                || requests.any(|request| request["action"] == "Stop")
+        };
         let (Some(before), Some(after)) = (change.before, change.after) else { return };
         if is_off(before) || !is_off(after) {
             return;
@@ -134,7 +139,6 @@ impl Checker {
         let is_host = |(namespace, name, object): &(&str, &str, &Value)| {
             namespace.is_empty()
                 && *name != node
-                && is_ready(object)
                 && !is_cordoned(object)
                 && !object["metadata"]["labels"]["node-role.harvesterhci.io/witness"].is_string()
         };

@@ -298,16 +298,29 @@ fn the_last_sound_replica_of_a_volume_is_seen_to_go() {
 
 #[test]
 fn a_vm_that_is_stopped_although_it_could_move_is_seen() {
-    let stopped = |migratable: &str| {
+    let stopped_by = |migratable: &str, ready: &str, before: Value, after: Value| {
         let mut run = Run::new(&[]);
         let conditions = json!([{ "type": "LiveMigratable", "status": migratable }]);
-        run.put("world", "Node", "n2", server("True", "MemberNotLearner", "True"));
+        run.put("world", "Node", "n2", server("True", "MemberNotLearner", ready));
         run.put("world", "VirtualMachineInstance", "vm", json!({ "status": { "conditions": conditions } }));
-        run.put("world", "VirtualMachine", "vm", json!({ "spec": { "runStrategy": "Always" } }));
-        run.put("n1/steps", "VirtualMachine", "vm", json!({ "spec": { "runStrategy": "Halted" } }))
+        run.put("world", "VirtualMachine", "vm", before);
+        run.put("n1/steps", "VirtualMachine", "vm", after)
     };
-    assert_eq!(stopped("True"), ["vm was stopped on n1, and could have moved"]);
-    assert_eq!(stopped("False"), [""; 0]);
+    let stopped = |migratable: &str, ready: &str| {
+        let of = |strategy: &str| json!({ "spec": { "runStrategy": strategy } });
+        stopped_by(migratable, ready, of("Always"), of("Halted"))
+    };
+    assert_eq!(stopped("True", "True"), ["vm was stopped on n1, and could have moved"]);
+    assert_eq!(
+        stopped("True", "Unknown"),
+        ["vm was stopped on n1, and could have moved"],
+        "n2 may be back in a moment"
+    );
+    assert_eq!(stopped("False", "True"), [""; 0]);
+    let asked =
+        |requests: Value| json!({ "spec": { "runStrategy": "Manual" }, "status": { "stateChangeRequests": requests } });
+    let by_request = stopped_by("True", "True", asked(json!([])), asked(json!([{ "action": "Stop", "uid": "x" }])));
+    assert_eq!(by_request, ["vm was stopped on n1, and could have moved"]);
 }
 
 #[test]

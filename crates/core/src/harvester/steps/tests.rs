@@ -243,6 +243,13 @@ mod vms {
         })
     }
 
+    /// One of a strategy that is kept while it is stopped, and of which this was asked.
+    fn asked(strategy: &str, requests: Value) -> Value {
+        let mut machine = machine("db", json!({ "runStrategy": strategy }));
+        machine["status"] = json!({ "stateChangeRequests": requests });
+        machine
+    }
+
     fn two_nodes() -> Vec<Value> {
         vec![node("node-1", json!({})), node("node-2", json!({}))]
     }
@@ -274,6 +281,22 @@ mod vms {
         for off in [json!({ "runStrategy": "Halted" }), json!({ "running": false })] {
             let third = stopping(&bound("db"), &[machine("db", off), noted.clone()]);
             assert_eq!((acts(&third), waits(&third).len()), (vec![], 1), "it was told to be off and is waited for");
+        }
+    }
+
+    #[test]
+    fn a_vm_whose_strategy_stays_is_asked_once_to_stop() {
+        let noted = || map("u-restore-vm", json!({ "node-1": "shop/db" }));
+        let mut runs = bound("db");
+        runs["metadata"]["uid"] = json!("uid-db");
+        let stop = [("VirtualMachine/shop/db".to_owned(), json!("stop"))];
+        for strategy in ["RerunOnFailure", "Manual"] {
+            assert_eq!(acts(&stopping(&runs, &[asked(strategy, json!([])), noted()])), stop);
+            let before = json!([{ "action": "Stop", "uid": "uid-before" }]);
+            assert_eq!(acts(&stopping(&runs, &[asked(strategy, before), noted()])), stop, "that was another instance");
+            let now = json!([{ "action": "Stop", "uid": "uid-db" }]);
+            let again = stopping(&runs, &[asked(strategy, now), noted()]);
+            assert_eq!((acts(&again), waits(&again).len()), (vec![], 1), "it is waited for");
         }
     }
 
@@ -321,12 +344,27 @@ mod vms {
         let instead = |more: Value| [node("node-2", more)];
         assert!(!is_stopped(&free(), &instead(json!({}))));
         assert!(is_stopped(&free(), &instead(json!({ "spec": { "unschedulable": true } }))));
-        assert!(is_stopped(
-            &free(),
-            &instead(json!({ "status": { "conditions": [{ "type": "Ready", "status": "False" }] } }))
-        ));
         let witness = json!({ "metadata": { "labels": { "node-role.harvesterhci.io/witness": "true" } } });
         assert!(is_stopped(&free(), &instead(witness)));
+    }
+
+    #[test]
+    fn a_vm_is_not_stopped_because_the_node_that_it_could_move_to_is_away() {
+        let not_ready = json!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } });
+        let away = || node("node-2", not_ready.clone());
+        let next = stopping(&instance("web", json!({})), &[machine("web", json!({ "running": true })), away()]);
+        let sentence = "VMs can leave node-1 only for nodes that are not Ready (node-2): shop/web";
+        assert_eq!((acts(&next), waits(&next)), (vec![], vec![(Reason::VmsLeaving, sentence)]));
+
+        // One that cannot move in any case is stopped meanwhile.
+        let list = map("u-restore-vm", json!({ "node-1": "shop/db" }));
+        let both = [instance("web", json!({})), machine("db", json!({ "running": true })), list, away()];
+        let next = stopping(&bound("db"), &both);
+        assert_eq!(acts(&next), [("VirtualMachine/shop/db".to_owned(), json!("stop"))]);
+        assert_eq!(waits(&next).len(), 2);
+
+        let cordoned = node("node-2", json!({ "spec": { "unschedulable": true }, "status": not_ready["status"] }));
+        assert!(is_stopped(&instance("db", json!({})), &[cordoned]), "that is somebody's will");
     }
 
     #[test]
@@ -350,11 +388,58 @@ mod vms {
             machine("web", json!({ "running": true })),
         ];
         assert_eq!(look(&on, Kind::RestoreVms, "node-1"), Next::Done);
-        let runs = [objects[0].clone(), machine("db", off.clone()), instance("db", json!({}))];
+        let runs = [objects[0].clone(), asked("Manual", json!([])), instance("db", json!({}))];
         assert_eq!(look(&runs, Kind::RestoreVms, "node-1"), Next::Done);
         let ended =
             [objects[0].clone(), machine("db", off), instance("db", json!({ "status": { "phase": "Failed" } }))];
         assert_eq!(acts(&look(&ended, Kind::RestoreVms, "node-1")), [start("db")]);
+    }
+
+    /// What is done about `shop/db`, which was stopped for node-1.
+    fn restoring(objects: impl IntoIterator<Item = Value>) -> Next {
+        let list = map("u-restore-vm", json!({ "node-1": "shop/db" }));
+        look(&[list].into_iter().chain(objects).collect::<Vec<Value>>(), Kind::RestoreVms, "node-1")
+    }
+
+    #[test]
+    fn a_vm_whose_strategy_stayed_is_started_again_as_well() {
+        let start = [("VirtualMachine/shop/db".to_owned(), json!("start"))];
+        let over = |phase: &str| instance("db", json!({ "status": { "phase": phase } }));
+        for strategy in ["RerunOnFailure", "Manual"] {
+            let off = || asked(strategy, json!([]));
+            assert_eq!(acts(&restoring([off()])), start, "{strategy}");
+            assert_eq!(acts(&restoring([off(), over("Succeeded")])), start, "{strategy}");
+            assert_eq!(restoring([asked(strategy, json!([{ "action": "Start" }]))]), Next::Done, "it is asked already");
+            assert_eq!(restoring([off(), instance("db", json!({}))]), Next::Done, "it runs");
+        }
+        assert_eq!(acts(&restoring([asked("Manual", json!([])), over("Failed")])), start);
+    }
+
+    #[test]
+    fn what_kubevirt_starts_by_itself_or_never_again_is_left_to_it() {
+        let failed = instance("db", json!({ "status": { "phase": "Failed" } }));
+        assert_eq!(restoring([asked("RerunOnFailure", json!([])), failed]), Next::Done);
+        for strategy in ["Always", "Once"] {
+            assert_eq!(restoring([asked(strategy, json!([]))]), Next::Done, "{strategy}");
+        }
+    }
+
+    #[test]
+    fn a_vm_that_is_still_on_its_way_down_is_waited_for_and_then_started() {
+        let mut runs = instance("db", json!({}));
+        runs["metadata"]["uid"] = json!("uid-db");
+        let mut leaving = runs.clone();
+        leaving["metadata"]["deletionTimestamp"] = json!("2026-01-01T11:59:00Z");
+        let stop = json!([{ "action": "Stop", "uid": "uid-db" }]);
+        for objects in [
+            [asked("Halted", json!([])), runs.clone()],
+            [asked("RerunOnFailure", stop), runs],
+            [asked("Manual", json!([])), leaving],
+        ] {
+            let next = restoring(objects);
+            let sentence = "VMs are started again once they are off: shop/db";
+            assert_eq!((acts(&next), waits(&next)), (vec![], vec![(Reason::VmsLeaving, sentence)]));
+        }
     }
 }
 

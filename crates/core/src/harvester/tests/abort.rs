@@ -207,6 +207,49 @@ fn the_only_node_comes_to_its_end_before_its_upgrade_is_called_off() {
 }
 
 #[test]
+fn the_only_node_comes_to_its_end_although_its_upgrade_is_deleted() {
+    let mut ground = Ground::of(1).until_nodes();
+    ground.change("Upgrade", "harvester-system", U, &json!({ "metadata": { "deletionTimestamp": NOON } }));
+    ground.settle();
+    assert_eq!((ground.label("upgradeState"), ground.reasons()[0]), ("UpgradingNodes", Reason::CleaningUp));
+    assert_ne!(
+        ground.upgrade()["metadata"]["finalizers"],
+        json!([]),
+        "its Job would go with it, in the middle of an installation"
+    );
+    assert!(ground.get("Deployment", "harvester-system", &format!("upgrade-repo-{U}")).is_object());
+
+    ground.finish("single-node-upgrade-node-1");
+    ground.reboot(1);
+    ground.settle();
+
+    assert_eq!(ground.upgrade()["metadata"]["finalizers"], json!([]));
+}
+
+#[test]
+fn the_only_node_that_has_failed_says_so_and_its_vms_run_again_when_it_is_called_off() {
+    let mut ground = Ground::configured(1, json!({ "restoreVM": true })).until_nodes();
+    ground.put(json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": format!("{U}-restore-vm"), "namespace": "harvester-system" }, "data": { "node-1": "default/db" },
+    }));
+    ground.fail("single-node-upgrade-node-1");
+    assert_eq!(ground.reasons(), [Reason::JobFailed]);
+    let wait = &ground.last.waits[0];
+    assert_eq!(wait.sentence, "node-1 has failed and stays as it is until its user decides: it did not work");
+    let remedy = format!("drover upgrade retry upgrade/{U}; or end it here: drover upgrade abort upgrade/{U}");
+    assert_eq!(wait.remedy.as_deref(), Some(remedy.as_str()), "nothing goes on without it");
+
+    ground.annotate("drover.dev/abort", "");
+    assert!(ground.has_job("restore-vm-node-1"));
+    ground.finish("restore-vm-node-1");
+    ground.settle();
+
+    assert_eq!((ground.label("upgradeState"), ground.label("upgradeCleanup")), ("Failed", "Succeeded"));
+    assert_eq!(ground.condition("Completed").1, "Aborted");
+}
+
+#[test]
 fn an_operator_that_was_away_goes_on_where_the_planner_is_by_then() {
     let mut ground = Ground::of(3).until_nodes();
     ground.begins_with(1);

@@ -37,6 +37,100 @@ fn a_node_that_leaves_in_the_middle_of_its_upgrade_holds_up_no_other() {
 }
 
 #[test]
+fn an_upgrade_does_not_end_while_a_node_is_at_work_that_was_lost_to_it() {
+    let unlabelled = |ground: &mut Ground| {
+        let label = json!({ "metadata": { "labels": { "harvesterhci.io/managed": null } } });
+        ground.change("Node", "", "node-3", &label);
+    };
+    let without_machine = |ground: &mut Ground| remove(ground, "Machine", "fleet-local", "custom-3");
+    for lose in [&unlabelled as &dyn Fn(&mut Ground), &without_machine] {
+        let mut ground = Ground::of(3).until_nodes();
+        for number in 1..=2 {
+            ground.bring_over(number);
+            ground.gives_back(number);
+        }
+        ground.begins_with(3);
+        ground.finish("pre-drain-node-3");
+        ground.settle();
+        ground.raises(3);
+
+        lose(&mut ground);
+        ground.settle();
+
+        assert_eq!(ground.label("upgradeState"), "UpgradingNodes");
+        assert_eq!(ground.condition("NodesUpgraded").0, "Unknown");
+        let sentence = "the upgrade does not end while node-3 is at work, which was lost to it meanwhile";
+        assert!(ground.last.waits.iter().any(|wait| wait.sentence == sentence), "{:?}", ground.last.waits);
+        remove(&mut ground, "Node", "", "node-3");
+        ground.objects.remove(&("Machine".to_owned(), "fleet-local".to_owned(), "custom-3".to_owned()));
+        ground.settle();
+        assert_eq!(ground.label("upgradeState"), "Succeeded", "somebody has removed it");
+    }
+}
+
+#[test]
+fn an_upgrade_without_any_node_has_not_succeeded() {
+    let mut ground = Ground::of(3).until_nodes();
+    (1..=3).for_each(|number| remove(&mut ground, "Machine", "fleet-local", &format!("custom-{number}")));
+    ground.settle();
+    assert_eq!(ground.label("upgradeState"), "UpgradingNodes");
+    let sentence = "no node takes part in the upgrade any more";
+    assert!(ground.last.waits.iter().any(|wait| wait.sentence == sentence), "{:?}", ground.last.waits);
+}
+
+/// Rancher provisions a node that joins, as it was asked by then: it gets Kubernetes without any question.
+fn joins(ground: &mut Ground, number: usize, os: &str) {
+    let name = format!("node-{number}");
+    let mut joined = node(&name);
+    let label = format!("plan.upgrade.cattle.io/{U}-prepare");
+    merge(
+        &mut joined,
+        &json!({
+            "metadata": { "labels": { label: "h1" } },
+            "status": { "nodeInfo": { "kubeletVersion": "v1.34.1+rke2r1", "osImage": os } },
+        }),
+    );
+    ground.put(joined);
+    ground.put(json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine",
+        "metadata": { "name": format!("custom-{number}"), "namespace": "fleet-local" }, "status": { "nodeRef": { "name": name } },
+    }));
+    ground.put(json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "rke.cattle.io/machine-plan",
+        "metadata": {
+            "name": format!("custom-{number}-machine-plan"), "namespace": "fleet-local",
+            "labels": { "rke.cattle.io/machine-name": format!("custom-{number}") },
+        },
+    }));
+    ground.settle();
+}
+
+#[test]
+fn a_node_that_joins_with_the_system_of_the_release_is_done() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.bring_over(1);
+    ground.gives_back(1);
+    joins(&mut ground, 4, "Harvester v1.8.0");
+    assert_eq!(ground.node_state("node-4"), "Images preloaded", "the planner has others to come to");
+    for number in 2..=3 {
+        ground.bring_over(number);
+        ground.gives_back(number);
+    }
+    ground.settle();
+    assert_eq!((ground.node_state("node-4"), ground.label("upgradeState")), ("Succeeded", "Succeeded"));
+
+    let mut ground = Ground::of(3).until_nodes();
+    for number in 1..=3 {
+        ground.bring_over(number);
+        ground.gives_back(number);
+    }
+    joins(&mut ground, 4, "Harvester v1.7.0");
+    assert_eq!(ground.label("upgradeState"), "UpgradingNodes", "its system is an old one");
+    let is_said = ground.last.waits.iter().any(|wait| wait.sentence.contains("its system is still the old one"));
+    assert!(is_said, "{:?}", ground.last.waits);
+}
+
+#[test]
 fn a_server_that_is_no_longer_one_counts_for_no_quorum() {
     let mut ground = Ground::of(4).until_nodes();
     let demoted = json!({ "status": { "conditions": [{ "type": "Ready", "status": "False" }] } });

@@ -469,9 +469,84 @@ fn vms_that_were_stopped_are_started_again_before_the_upgrade_ends() {
     let mut ground = all_over(true);
     ground.fail("restore-vm-node-1");
     assert_eq!(ground.label("upgradeState"), "Succeeded", "the nodes are upgraded all the same");
+    let message = "VMs that were stopped could not all be started again, of node-1: default/db: it did not work";
+    assert_eq!(ground.condition("NodesUpgraded"), ("True".into(), "RestoreVMFailed".into(), message.into()));
+    let message = "VMs that were stopped for node-1 could not all be started again: default/db: it did not work";
+    let events: Vec<(String, String)> =
+        told(&ground).into_iter().filter(|(reason, _)| reason.starts_with("RestoreVM")).collect();
+    assert_eq!(events, [("RestoreVMFailed".to_owned(), message.to_owned())]);
 
     let ground = all_over(false);
     assert_eq!((ground.label("upgradeState"), ground.has_job("restore-vm-node-1")), ("Succeeded", false));
+}
+
+#[test]
+fn what_the_setting_asked_for_when_the_upgrade_began_holds_until_its_end() {
+    let config = |strategy: &str, restores: bool| {
+        json!({ "imagePreloadOption": { "strategy": { "type": strategy } }, "restoreVM": restores,
+                "nodeUpgradeOption": { "strategy": { "mode": "manual", "pauseNodes": ["node-4"] } } })
+    };
+    let set = |ground: &mut Ground, config: &Value| {
+        ground.change("Setting", "", "upgrade-config", &json!({ "value": config.to_string() }));
+    };
+    let list = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": format!("{U}-restore-vm"), "namespace": "harvester-system" },
+        "data": { "node-1": "default/db" },
+    });
+    // A setting that names a node that has left cannot be followed; one that says something else could.
+    for later in [None, Some(config("sequential", false))] {
+        let mut ground = Ground::configured(4, config("parallel", true));
+        ground.settle();
+        match &later {
+            Some(later) => set(&mut ground, later),
+            None => ground.objects.retain(|key, _| key.2 != "node-4" && !key.2.starts_with("custom-4")),
+        }
+        ground.put(list.clone());
+        let mut ground = ground.until_nodes();
+        let at_once = &ground.get("Plan", "cattle-system", &format!("{U}-prepare"))["spec"]["concurrency"];
+        assert_eq!(at_once, &json!(if later.is_some() { 4 } else { 3 }), "all nodes at once, as was asked");
+        ground.bring_over(1);
+        ground.gives_back(1);
+        ground.settle();
+        assert!(ground.has_job("restore-vm-node-1"));
+    }
+    let mut ground = Ground::configured(4, config("skip", false));
+    ground.settle();
+    set(&mut ground, &config("parallel", true));
+    ground.put(list);
+    let mut ground = ground.until_nodes();
+    assert!(ground.get("Plan", "cattle-system", &format!("{U}-prepare")).is_null());
+    ground.bring_over(1);
+    ground.gives_back(1);
+    ground.settle();
+    assert!(!ground.has_job("restore-vm-node-1"));
+}
+
+#[test]
+fn vms_are_started_again_each_time_that_they_were_stopped() {
+    let mut ground = Ground::configured(3, json!({ "restoreVM": true })).until_nodes();
+    ground.put(json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": format!("{U}-restore-vm"), "namespace": "harvester-system" }, "data": { "node-1": "default/db" },
+    }));
+    ground.begins_with(1);
+    ground.annotate("drover.dev/abort", "");
+    ground.finish("restore-vm-node-1");
+    ground.settle();
+    assert_eq!((ground.label("upgradeState"), ground.label("upgradeCleanup")), ("Failed", "Succeeded"));
+    assert!(told(&ground).iter().any(|(reason, _)| reason == "RestoreVMCompleted"));
+
+    ground.annotate("drover.dev/retry", "");
+    ground.import();
+    ground.settle();
+    ground.serve();
+    ground.settle();
+    ground.bring_over(1);
+    ground.gives_back(1);
+    ground.settle();
+
+    let job = ground.get("Job", "harvester-system", &format!("{U}-restore-vm-node-1"));
+    assert!(job.is_object() && job["status"].is_null(), "the Job of the first time is not taken for this one: {job}");
 }
 
 #[test]

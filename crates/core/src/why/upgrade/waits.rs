@@ -316,7 +316,10 @@ fn attached(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
 fn leaving(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
     let here = |vm: &&VirtualMachineInstance| vm.status.node_name == wait.subject.name && !vm.is_over();
     let vms = asked.cluster.kubevirt.instances.iter().filter(here);
-    // The step says which of the two it does.
+    // The step says which of these it does.
+    if wait.sentence.starts_with("VMs can leave") {
+        return vec![said(asked, wait)];
+    }
     let are_stopped = wait.sentence.starts_with("VMs that cannot migrate");
     let way = if are_stopped { vm::shut_off } else { vm::leaves };
     let chains: Vec<Chain> = vms.map(|seen| with(asked, wait, way(asked.cluster, seen))).collect();

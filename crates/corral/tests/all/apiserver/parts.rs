@@ -1,5 +1,6 @@
 //! Parts of objects: scale, logs, what a kubelet says, machines of KubeVirt.
 
+use drover_corral::apiserver::ApiServer;
 use serde_json::{Value, json};
 
 use super::support::*;
@@ -140,31 +141,68 @@ fn machine_definition(plural: &str, kind: &str) -> Value {
     })
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_virtual_machine_is_started_stopped_and_restarted() {
+const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
+const INSTANCES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances";
+
+/// A machine of this run strategy, and nobody who runs it.
+async fn with_machine(strategy: &str) -> ApiServer {
     let server = server();
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     server.make(definitions, machine_definition("virtualmachines", "VirtualMachine")).await.ok();
     server.make(definitions, machine_definition("virtualmachineinstances", "VirtualMachineInstance")).await.ok();
-    let machines = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
     let machine = json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": { "name": "vm" },
-                          "spec": { "runStrategy": "Halted" } });
-    server.make(machines, machine).await.ok();
-    let verb = |verb: &str| format!("/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines/vm/{verb}");
+                          "spec": { "runStrategy": strategy } });
+    server.make(MACHINES, machine).await.ok();
+    server
+}
+
+fn an_instance() -> Value {
+    json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": { "name": "vm" } })
+}
+
+fn verb(verb: &str) -> String {
+    format!("/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachines/vm/{verb}")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_keeps_a_strategy_that_leaves_it_to_others_when_it_runs() {
+    for strategy in ["RerunOnFailure", "Manual"] {
+        let server = with_machine(strategy).await;
+        let machine = async || server.read(&format!("{MACHINES}/vm")).await.ok();
+        assert_eq!(server.put(&verb("stop"), json!({})).await.code, 409, "it does not run");
+        assert_eq!(server.put(&verb("start"), json!({})).await.code, 202);
+        assert_eq!(server.put(&verb("start"), json!({})).await.code, 500, "it is asked for already");
+        assert_eq!(machine().await["status"]["stateChangeRequests"], json!([{ "action": "Start" }]));
+
+        let made = server.make(INSTANCES, an_instance()).await.ok();
+        assert_eq!(server.put(&verb("stop"), json!({})).await.code, 202, "a stop takes the place of the start");
+        let after = machine().await;
+        let stop = json!([{ "action": "Stop", "uid": made["metadata"]["uid"] }]);
+        assert_eq!((&after["spec"]["runStrategy"], &after["status"]["stateChangeRequests"]), (&json!(strategy), &stop));
+    }
+    for strategy in ["Always", "Once"] {
+        let server = with_machine(strategy).await;
+        assert_eq!(server.put(&verb("start"), json!({})).await.code, 409, "that is not up to others");
+        assert_eq!(server.put(&verb("stop"), json!({})).await.code, 202);
+        assert_eq!(server.read(&format!("{MACHINES}/vm")).await.ok()["spec"]["runStrategy"], "Halted");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_virtual_machine_is_started_stopped_and_restarted() {
+    let server = with_machine("Halted").await;
 
     assert_eq!(server.put(&verb("restart"), json!({})).await.code, 409);
     assert_eq!(server.put(&verb("start"), json!({})).await.code, 202);
-    assert_eq!(server.read(&format!("{machines}/vm")).await.ok()["spec"]["runStrategy"], "Always");
+    assert_eq!(server.read(&format!("{MACHINES}/vm")).await.ok()["spec"]["runStrategy"], "Always");
 
-    let instance =
-        json!({ "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": { "name": "vm" } });
-    let made = server.make("/apis/kubevirt.io/v1/namespaces/default/virtualmachineinstances", instance).await.ok();
+    let made = server.make(INSTANCES, an_instance()).await.ok();
     assert_eq!(server.put(&verb("start"), json!({})).await.code, 409);
     assert_eq!(server.put(&verb("restart"), json!({})).await.code, 202);
-    let requests = server.read(&format!("{machines}/vm")).await.ok()["status"]["stateChangeRequests"].clone();
+    let requests = server.read(&format!("{MACHINES}/vm")).await.ok()["status"]["stateChangeRequests"].clone();
     assert_eq!(requests, json!([{ "action": "Stop", "uid": made["metadata"]["uid"] }, { "action": "Start" }]));
 
     assert_eq!(server.put(&verb("stop"), json!({})).await.code, 202);
-    assert_eq!(server.read(&format!("{machines}/vm")).await.ok()["spec"]["runStrategy"], "Halted");
+    assert_eq!(server.read(&format!("{MACHINES}/vm")).await.ok()["spec"]["runStrategy"], "Halted");
     assert_eq!(server.read("/apis/subresources.kubevirt.io/v1/healthz").await.code, 200);
 }
