@@ -102,7 +102,7 @@ impl Errand {
         let mut turns = 0;
         loop {
             if let Err(told) = look(guest, order, &mut observed).await {
-                return Some(told);
+                return Some(*told);
             }
             let course = course(order, &observed);
             turns += 1;
@@ -132,7 +132,7 @@ pub async fn kubeconfig_of(api: &Api, namespace: &str, cluster: &str) -> Result<
 }
 
 /// Reads what the next decision needs; else what that means for all add-ons.
-async fn look(guest: &Api, order: &Order, observed: &mut Observed) -> Result<(), Told> {
+async fn look(guest: &Api, order: &Order, observed: &mut Observed) -> Result<(), Box<Told>> {
     loop {
         let (versions, objects) = needs(order, observed);
         if versions.is_empty() && objects.is_empty() {
@@ -155,11 +155,13 @@ async fn look(guest: &Api, order: &Order, observed: &mut Observed) -> Result<(),
 }
 
 /// What a guest has answered with a code concerns those add-ons alone that need it; one that does not answer concerns all.
-fn unread(order: &Order, observed: &mut Observed, what: Unread, error: &ApiError) -> Result<(), Told> {
+fn unread(order: &Order, observed: &mut Observed, what: Unread, error: &ApiError) -> Result<(), Box<Told>> {
     tracing::warn!("cannot {what} of the guest cluster: {error}");
     match error.code() {
-        Some(code) => what.note(order, observed, code, &error.to_string()).map_err(|why| unreadable(order, &why)),
-        None => Err(unreachable(order, &format!("cannot {what}: {error}"))),
+        Some(code) => {
+            what.note(order, observed, code, &error.to_string()).map_err(|why| Box::new(unreadable(order, &why)))
+        }
+        None => Err(Box::new(unreachable(order, &format!("cannot {what}: {error}")))),
     }
 }
 
