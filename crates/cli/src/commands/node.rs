@@ -117,7 +117,7 @@ fn carry_out(args: &OfUpgrade, kind: Kind, node: &str) -> anyhow::Result<()> {
 fn say(saying: Saying) {
     let mut out = std::io::stdout().lock();
     let _ = match saying {
-        Saying::Does(what) => writeln!(out, "{what}"),
+        Saying::Does(what) | Saying::Writes(_, what) => writeln!(out, "{what}"),
         Saying::Waits(waits) => {
             waits.iter().try_for_each(|wait| writeln!(out, "waits: {}: {}", wait.reason, wait.sentence))
         }

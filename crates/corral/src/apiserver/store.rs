@@ -72,7 +72,7 @@ pub(crate) struct Cause<'a> {
 const EVENTS_LAST: SignedDuration = SignedDuration::from_hours(1);
 
 /// How many objects are kept decoded: some ten kilobytes each.
-const AT_HAND: usize = 2048;
+pub(super) const AT_HAND: usize = 2048;
 
 /// A version of an Event that goes when its time has come, unless it was written again.
 struct Expiring {

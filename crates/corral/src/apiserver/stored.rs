@@ -315,34 +315,38 @@ mod tests {
     use serde_json::json;
 
     use crate::apiserver::object::{Meta as _, Object};
+    use crate::apiserver::store::AT_HAND;
     use crate::apiserver::{ApiServer, Options, resources::ResourceId};
+
+    /// More than are kept at hand.
+    const ALL: usize = AT_HAND + 88;
 
     #[test]
     fn what_is_at_hand_is_what_is_stored_and_not_too_much_is() {
         let clock = Clock::virtual_from("2026-01-01T12:00:00Z".parse().unwrap());
         let server = ApiServer::new(Options { clock, seed: 1, latency: Duration::ZERO, watch_window: 10 });
         let (direct, maps) = (server.direct("test"), ResourceId::new("", "configmaps", "ConfigMap"));
-        for place in 0..600 {
-            let name = format!("map-{place:03}");
+        for place in 0..ALL {
+            let name = format!("map-{place:04}");
             let map = json!({ "metadata": { "name": name }, "data": { "name": "none" } });
             direct.create::<ConfigMap>(&serde_json::from_value(map).unwrap()).unwrap();
         }
-        for name in ["map-000", "map-300", "map-599", "map-000"] {
+        for name in ["map-0000", "map-0300", "map-2135", "map-0000"] {
             let change = json!({ "metadata": { "finalizers": ["example.org/stay"] }, "data": { "name": name } });
             direct.patch_object(&maps, "default", name, &change).unwrap();
         }
-        direct.delete::<ConfigMap>(Some("default"), "map-300", None).unwrap();
+        direct.delete::<ConfigMap>(Some("default"), "map-0300", None).unwrap();
 
         // Read as a type again and again, it is what is stored, and not what was stored when it was read first.
         let read = |name: &str| direct.get::<ConfigMap>(Some("default"), name).unwrap().unwrap().data.unwrap();
         let named = |name: &str| BTreeMap::from([("name".to_owned(), name.to_owned())]);
-        for (before, after) in [("map-599", "once"), ("once", "twice")] {
+        for (before, after) in [("map-2135", "once"), ("once", "twice")] {
             for _ in 0..3 {
-                assert_eq!(read("map-599"), named(before));
+                assert_eq!(read("map-2135"), named(before));
             }
-            direct.patch_object(&maps, "default", "map-599", &json!({ "data": { "name": after } })).unwrap();
+            direct.patch_object(&maps, "default", "map-2135", &json!({ "data": { "name": after } })).unwrap();
         }
-        assert_eq!(read("map-599"), named("twice"));
+        assert_eq!(read("map-2135"), named("twice"));
 
         let mut at_hand = 0;
         server.store().with(|store| {
@@ -359,6 +363,6 @@ mod tests {
                 at_hand += usize::from(stored.at_hand().is_some());
             }
         });
-        assert!((400..=512).contains(&at_hand), "{at_hand} of 600");
+        assert!((AT_HAND - 100..=AT_HAND).contains(&at_hand), "{at_hand} of {ALL}");
     }
 }

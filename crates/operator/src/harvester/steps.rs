@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use drover_api::harvester::jobs::types;
 use drover_clock::{Clock, later};
-use drover_core::decision::{Act, Subject, Wait};
+use drover_core::decision::{Act, Purpose, Subject, Wait};
 use drover_core::guest::tanzu::addons::Served;
 use drover_core::guest::{Object, Side};
 use drover_core::harvester::followed::by_step;
@@ -93,6 +93,8 @@ pub struct Reach<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Saying {
     Does(String),
+    /// The same of a write, and why it is made.
+    Writes(Purpose, String),
     Waits(Vec<Wait>),
 }
 
@@ -153,7 +155,7 @@ pub async fn run(
                 }
                 told = waits;
                 for write in &writes {
-                    tell(Saying::Does(format!("{} {}", verb(&write.act), write.subject)));
+                    tell(Saying::Writes(write.purpose, format!("{} {}", verb(&write.act), write.subject)));
                 }
                 let has_written = !writes.is_empty();
                 if has_written && let Some(failure) = hands.carry_out(vec![writes]).await {

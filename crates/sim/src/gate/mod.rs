@@ -239,12 +239,10 @@ impl Gate {
                     *shared.reasons.entry(wait.reason.to_string()).or_default() += 1;
                 }
             }
-            Saying::Does(deed) => {
-                let purpose = deed.split(' ').next().unwrap_or_default();
-                if Purpose::OF_UPGRADES.iter().any(|known| format!("{known:?}") == purpose) {
-                    *shared.purposes.entry(purpose.to_owned()).or_default() += 1;
-                }
+            Saying::Writes(purpose, _) if Purpose::OF_UPGRADES.contains(purpose) => {
+                *shared.purposes.entry(format!("{purpose:?}")).or_default() += 1;
             }
+            Saying::Writes(..) | Saying::Does(_) => {}
         }
     }
 

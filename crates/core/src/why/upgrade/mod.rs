@@ -166,10 +166,15 @@ fn is_consequence(asked: &Asked<'_>, decision: &Decision, wait: &Wait) -> bool {
         || wait.subject.kind == Kind::Node && asked.scene.progress.step(&wait.subject.name) == Step::Waits;
     match wait.reason {
         Reason::AnotherNodeIsOut => true,
-        Reason::PlannerWorks => waits_for_its_turn() && asked.scene.has_node_out(decision),
+        Reason::PlannerWorks => waits_for_its_turn() && (asked.scene.has_node_out(decision) || stands_still(decision)),
         Reason::JobRunning => waits_for_its_turn(),
         _ => false,
     }
+}
+
+/// The planner comes to no node at all: no node has a turn to wait for.
+fn stands_still(decision: &Decision) -> bool {
+    decision.waits.iter().any(|wait| wait.reason == Reason::PlannerStalls && wait.subject.kind != Kind::Node)
 }
 
 /// The Jobs that were made for an Upgrade, the newest last.

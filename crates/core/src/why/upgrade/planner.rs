@@ -13,7 +13,7 @@ use super::{Asked, jobs_of};
 use crate::cluster::cluster_api::Machine;
 use crate::cluster::harvester::ControlPlane;
 use crate::cluster::{Cluster, Node, ObjectRef, Pod, Secret, condition};
-use crate::decision::{Kind, Wait};
+use crate::decision::{Kind, Reason, Wait};
 use crate::harvester::plan_secret;
 use crate::harvester::progress::Step;
 use crate::harvester::release::is_kubelet_version;
@@ -30,7 +30,7 @@ pub fn chains(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
         return vec![with(asked, wait, vec![paused])];
     }
     if wait.subject.kind != Kind::Node {
-        return vec![with(asked, wait, of_control_plane(asked, None, None))];
+        return vec![with(asked, wait, of_control_plane(asked, wait, None, None))];
     }
     let Some(seen) = node_of(asked, wait) else { return vec![said(asked, wait)] };
     let Some(secret) = secret_of(asked.cluster, seen) else {
@@ -40,7 +40,7 @@ pub fn chains(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
     };
     match asked.scene.progress.step(&seen.metadata.name) {
         Step::PreDrained => drains(asked, wait, seen, secret),
-        step => vec![with(asked, wait, of_control_plane(asked, Some(seen), begun(asked, seen, step)))],
+        step => vec![with(asked, wait, of_control_plane(asked, wait, Some(seen), begun(asked, seen, step)))],
     }
 }
 
@@ -81,7 +81,7 @@ fn drains(asked: &Asked<'_>, wait: &Wait, seen: &Node, secret: &Secret) -> Vec<C
         if let Some(down) = node::down(cluster, seen) {
             return vec![with(asked, wait, down)];
         }
-        return vec![with(asked, wait, of_control_plane(asked, Some(seen), since))];
+        return vec![with(asked, wait, of_control_plane(asked, wait, Some(seen), since))];
     }
     let left = drain::leftovers(cluster, seen);
     if !left.is_empty() {
@@ -91,7 +91,7 @@ fn drains(asked: &Asked<'_>, wait: &Wait, seen: &Node, secret: &Secret) -> Vec<C
         return vec![with(asked, wait, down)];
     }
     let Some(error) = note(DRAIN_ERROR) else {
-        return vec![with(asked, wait, of_control_plane(asked, Some(seen), since))];
+        return vec![with(asked, wait, of_control_plane(asked, wait, Some(seen), since))];
     };
     let statement = format!("Rancher cannot drain Node {name}: {error}");
     let remedy = format!("it tries again without end; look what is left there: drover why node/{name}");
@@ -99,9 +99,10 @@ fn drains(asked: &Asked<'_>, wait: &Wait, seen: &Node, secret: &Secret) -> Vec<C
 }
 
 /// What the planner itself says, and what follows from that.
-fn of_control_plane(asked: &Asked<'_>, node: Option<&Node>, since: Option<Timestamp>) -> Chain {
+fn of_control_plane(asked: &Asked<'_>, wait: &Wait, node: Option<&Node>, since: Option<Timestamp>) -> Chain {
     let cluster = asked.cluster;
-    let is_late = since.is_some_and(|since| cluster.looked_at.duration_since(since) > USUAL);
+    let is_late = wait.reason == Reason::PlannerStalls
+        || since.is_some_and(|since| cluster.looked_at.duration_since(since) > USUAL);
     let plane = cluster.harvester.control_planes.get(FLEET_NAMESPACE, LOCAL);
     let Some((plane, message)) = plane.and_then(|plane| words(plane).map(|message| (plane, message))) else {
         return node.filter(|_| is_late).map(|node| silent(asked, node, since)).unwrap_or_default();
