@@ -11,6 +11,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use self::cores::on_all_cores;
 use self::lot::is_drawn;
@@ -220,11 +221,14 @@ impl Surveyed {
         let shared = Mutex::new((&mut self.report, vec![Vec::new(); schedules.len()]));
         on_all_cores(schedules.len(), |index| {
             let schedule = &schedules[index];
+            let begun = now();
             let mut outcome = campaign.play(schedule, Some(calm))?;
+            let took = begun.elapsed();
             let enough = campaign.first_only && !outcome.violations.is_empty();
             let mut shared = lock(&shared);
             shared.1[index] = std::mem::take(&mut outcome.at_writes);
             shared.0.count(&campaign.scenario, schedule, outcome);
+            shared.0.seconds += took.as_secs_f64();
             progress(shared.0.schedules - before, schedules.len());
             Ok::<_, std::io::Error>(if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
@@ -245,6 +249,12 @@ impl Surveyed {
         }
         Ok(())
     }
+}
+
+/// Real time: what campaigns cost is told, and no run knows of it.
+#[allow(clippy::disallowed_methods, reason = "nothing that is simulated follows from it")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// At each write of a run, the state that it met, and its purpose.

@@ -224,8 +224,8 @@ fn line(report: &CampaignReport) -> String {
         count => format!(", {count} FAILED"),
     };
     format!(
-        "{:<24} {:>6} schedules over {:>4} writes, {:>6} distinct states{failed}\n",
-        report.scenario, report.schedules, report.writes, report.distinct_states
+        "{:<32} {:>6} schedules over {:>4} writes, {:>6} distinct states, {:>6.1} s{failed}\n",
+        report.scenario, report.schedules, report.writes, report.distinct_states, report.seconds
     )
 }
 
@@ -234,6 +234,7 @@ fn report_as_text(report: &CampaignReport) -> String {
     text.push_str(&facts(&[
         ("schedules", report.schedules.to_string()),
         ("distinct states", report.distinct_states.to_string()),
+        ("time of all runs", format!("{:.0} s", report.seconds)),
         ("violations", or_none(report.failures.len())),
     ]));
     text.push_str(&reached(&report.purposes, &report.reasons));

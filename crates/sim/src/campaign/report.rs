@@ -22,6 +22,8 @@ pub struct CampaignReport {
     /// at them.
     pub fresh: usize,
     pub distinct_states: usize,
+    /// What the runs took of a core, one by one: two at once count twice.
+    pub seconds: f64,
     pub failures: Vec<Failure>,
     pub purposes: BTreeMap<String, usize>,
     pub reasons: BTreeMap<String, usize>,
@@ -86,6 +88,7 @@ impl CampaignReport {
     /// Takes in what another campaign found.
     pub fn absorb(&mut self, other: CampaignReport) {
         self.schedules += other.schedules;
+        self.seconds += other.seconds;
         self.writes += other.writes;
         self.fresh += other.fresh;
         self.states.extend(other.states);
