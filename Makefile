@@ -24,11 +24,14 @@ image: ## Build Drover's image as an OCI archive, without a container engine: ta
 	@./scripts/need cargo cc
 	cargo run --locked --quiet --bin drover-image
 
+# Unit tests take seconds however they are built, and minutes to be optimised; what runs upgrades is optimised in its tests, too.
 test: ## Everything that needs no other server
 	@./scripts/need cargo cc
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cargo test --workspace --locked
+	cargo test --workspace --locked --profile mutants --lib
+	cargo test --workspace --locked --bins --test '*'
+	cargo test --workspace --locked --doc
 
 # The program in the image of real nodes is hardly optimised there: it takes a core more than ten minutes, and nodes wait for other things.
 test-real: export CARGO_PROFILE_RELEASE_LTO = off
@@ -37,7 +40,7 @@ test-real: export CARGO_PROFILE_RELEASE_OPT_LEVEL = 1
 test-real: sim ## The whole campaign of make sim; then build and start a real control plane and real nodes (as root), and run the rest against them
 	@./scripts/need cargo cc go real-nodes
 	cargo run --locked --quiet --bin drover-lab -- build
-	cargo test --workspace --locked --tests -- --ignored --test-threads=1
+	cargo test --workspace --locked --test '*' -- --ignored --test-threads=1
 
 record: ## Record anew what a real kube-apiserver answers (tests/difference)
 	@./scripts/need cargo cc go
