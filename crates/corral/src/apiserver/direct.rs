@@ -46,9 +46,11 @@ impl Direct {
         self.stored::<K>(namespace, name)?.map(|stored| stored.typed()).transpose()
     }
 
-    /// The same for those who only read it: it is shared with everybody else who does.
+    /// The same for those who only read it: it is shared with everybody else who does, and stays at hand.
     pub fn get_shared<K: Kind>(&self, namespace: Option<&str>, name: &str) -> Answer<Option<Arc<K>>> {
-        self.stored::<K>(namespace, name)?.map(|stored| stored.typed_shared()).transpose()
+        let Some(stored) = self.stored::<K>(namespace, name)? else { return Ok(None) };
+        self.server.store().with(|store| store.take_to_hand(&stored))?;
+        stored.typed_shared().map(Some)
     }
 
     fn stored<K: Kind>(&self, namespace: Option<&str>, name: &str) -> Answer<Option<Arc<Stored>>> {

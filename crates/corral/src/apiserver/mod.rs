@@ -65,6 +65,7 @@ mod stored;
 mod streams;
 mod table;
 mod tokens;
+mod unmanaged;
 mod verbs;
 mod view;
 mod warnings;

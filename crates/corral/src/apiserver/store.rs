@@ -118,8 +118,9 @@ pub(crate) struct Store {
     wake: Vec<Waker>,
     /// Events by the time of their last write, the oldest first.
     expiring: VecDeque<Expiring>,
-    /// What was written last, the oldest first.
+    /// What was written or asked for last, the oldest first, and how many of these are decoded: what was written again is not any more.
     at_hand: VecDeque<Arc<Stored>>,
+    decoded: usize,
 }
 
 impl Store {
@@ -138,6 +139,7 @@ impl Store {
             wake: vec![],
             expiring: VecDeque::new(),
             at_hand: VecDeque::new(),
+            decoded: 0,
         }
     }
 
@@ -222,6 +224,7 @@ impl Store {
         let stored = Arc::new(Stored::new(&collection.resource, kind, revision, object)?);
         collection.objects.insert(key.into(), stored.clone());
         stored.put_away();
+        self.decoded -= usize::from(before.as_deref().is_some_and(Stored::put_away));
         self.commit(cause, id, key, Event { kind, key: key.into(), after: stored, before })?;
         self.revision = current.max(revision);
         Ok(())
@@ -248,13 +251,25 @@ impl Store {
 
     /// Keeps the objects that were written last decoded, each in its newest version.
     fn keep_at_hand(&mut self, stored: Arc<Stored>, before: Option<&Stored>) {
-        before.inspect(|before| before.put_away());
+        self.decoded += 1;
+        self.decoded -= usize::from(before.is_some_and(Stored::put_away));
         self.at_hand.push_back(stored);
-        if self.at_hand.len() > AT_HAND
+        while self.decoded > AT_HAND
             && let Some(oldest) = self.at_hand.pop_front()
         {
-            oldest.put_away();
+            self.decoded -= usize::from(oldest.put_away());
         }
+        if self.at_hand.len() > 2 * AT_HAND {
+            self.at_hand.retain(|stored| stored.is_at_hand());
+        }
+    }
+
+    /// Keeps an object decoded that nobody writes and many ask for.
+    pub fn take_to_hand(&mut self, stored: &Arc<Stored>) -> Answer<()> {
+        if stored.take_to_hand()? {
+            self.keep_at_hand(stored.clone(), None);
+        }
+        Ok(())
     }
 
     /// Tries writes: they go through all checks and answer with what would be stored, and the store stays as it is.

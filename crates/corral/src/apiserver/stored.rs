@@ -4,7 +4,7 @@
 //! once, whoever watches, and storing the object costs nothing more.
 
 use std::any::Any;
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -19,6 +19,7 @@ use super::{
     packed::Packed,
     resources::Resource,
     status::{Answer, internal},
+    unmanaged,
 };
 
 /// One version of an object.
@@ -31,8 +32,6 @@ pub(crate) struct Stored {
     kind: EventKind,
     /// How many bytes of the object say what it is: everything up to its first other field.
     head: u16,
-    /// Where in the object it stands who manages its fields, which many readers have no use for.
-    managed: Range<u32>,
     /// Decoded, while it is among those that were written last: most writes are to one of them, and decoding it would cost
     /// more than the rest of the write.
     at_hand: Mutex<Option<AtHand>>,
@@ -72,8 +71,8 @@ impl Deref for Shared {
     }
 }
 
-/// An object as one of the types in which it is read. Most versions are read once, some a hundred times: whoever asks a second time
-/// will ask again.
+/// An object as one of the types in which it is read. Most versions are read once, some a hundred times: whoever asks a second time,
+/// or only to look at it, will ask again.
 enum Typed {
     Never,
     Once,
@@ -94,12 +93,12 @@ impl Stored {
         let fields = resource.rules.fields(&object);
         let mut event = Vec::with_capacity(4096);
         event.extend_from_slice(kind.opening());
-        let (head, managed) = write_canonical(&object, &mut event).map_err(|error| internal(&error.to_string()))?;
+        let head = write_canonical(&object, &mut event).map_err(|error| internal(&error.to_string()))?;
         event.extend_from_slice(CLOSING);
         // What is kept has to be exact. The buffer was larger, and an allocator may leave what is made smaller where it is.
         let event = Bytes::copy_from_slice(&event);
         let at_hand = Mutex::new(Some(AtHand { object: Shared::new(object), typed: Typed::Never }));
-        Ok(Stored { revision, labels, fields, event, kind, head, managed, at_hand })
+        Ok(Stored { revision, labels, fields, event, kind, head, at_hand })
     }
 
     /// A version that is shown to one caller and not kept.
@@ -112,12 +111,6 @@ impl Stored {
 
     pub fn json(&self) -> Bytes {
         self.event.slice(self.kind.opening().len()..self.event.len() - CLOSING.len())
-    }
-
-    /// The object without what is known of who manages its fields.
-    pub fn json_unmanaged(&self) -> Vec<u8> {
-        let (json, [start, end]) = (self.json(), [self.managed.start, self.managed.end].map(|place| place as usize));
-        [&json[..start], &json[end..]].concat()
     }
 
     /// The object as another version of its API shows it. But for a few kinds, versions differ in their name alone.
@@ -159,24 +152,30 @@ impl Stored {
 
     /// The object as a type of its own, without managed fields: nobody who reads it so looks at them.
     pub fn typed<T: DeserializeOwned + Clone + Send + Sync + 'static>(&self) -> Answer<T> {
-        self.typed_shared().map(Arc::unwrap_or_clone)
+        self.read(false).map(Arc::unwrap_or_clone)
     }
 
     /// The same for those who only read it.
     pub fn typed_shared<T: DeserializeOwned + Send + Sync + 'static>(&self) -> Answer<Arc<T>> {
+        self.read(true)
+    }
+
+    fn read<T: DeserializeOwned + Send + Sync + 'static>(&self, is_shared: bool) -> Answer<Arc<T>> {
         let mut at_hand = self.at_hand();
         if let Some(AtHand { typed: Typed::Kept(kept), .. }) = &*at_hand
             && let Ok(known) = kept.clone().downcast::<T>()
         {
             return Ok(known);
         }
-        let decoded: T =
-            serde_json::from_slice(&self.json_unmanaged()).map_err(|error| internal(&error.to_string()))?;
-        let decoded = Arc::new(decoded);
+        let object = match &*at_hand {
+            Some(at_hand) => at_hand.object.clone(),
+            None => self.decode().map(Shared::new)?,
+        };
+        let decoded: Arc<T> = Arc::new(unmanaged::typed(&object).map_err(|error| internal(&error.to_string()))?);
         if let Some(AtHand { typed, .. }) = &mut *at_hand {
             *typed = match typed {
-                Typed::Never => Typed::Once,
-                Typed::Once | Typed::Kept(_) => Typed::Kept(decoded.clone()),
+                Typed::Never if !is_shared => Typed::Once,
+                _ => Typed::Kept(decoded.clone()),
             };
         }
         Ok(decoded)
@@ -202,9 +201,23 @@ impl Stored {
         }
     }
 
-    /// Keeps the bytes alone.
-    pub fn put_away(&self) {
-        self.at_hand().take();
+    /// Keeps the bytes alone; tells whether there was more.
+    pub fn put_away(&self) -> bool {
+        self.at_hand().take().is_some()
+    }
+
+    pub fn is_at_hand(&self) -> bool {
+        self.at_hand().is_some()
+    }
+
+    /// Decodes the object, to be kept so; tells whether it was not.
+    pub fn take_to_hand(&self) -> Answer<bool> {
+        let mut at_hand = self.at_hand();
+        if at_hand.is_some() {
+            return Ok(false);
+        }
+        *at_hand = Some(AtHand { object: self.decode().map(Shared::new)?, typed: Typed::Never });
+        Ok(true)
     }
 
     fn at_hand(&self) -> MutexGuard<'_, Option<AtHand>> {
@@ -226,59 +239,27 @@ impl Stored {
 }
 
 /// Writes an object in the one form in which it is kept: what it is first, then all other fields sorted. Returns the
-/// length of the first part, and where its managed fields are.
-fn write_canonical(object: &Object, buffer: &mut Vec<u8>) -> serde_json::Result<(u16, Range<u32>)> {
-    let begin = buffer.len();
+/// length of the first part.
+fn write_canonical(object: &Object, buffer: &mut Vec<u8>) -> serde_json::Result<u16> {
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
     let head = head(text("apiVersion"), text("kind"));
     buffer.extend_from_slice(head.as_bytes());
-    let mut managed = begin..begin;
     let others = object.iter().filter(|(name, _)| *name != "apiVersion" && *name != "kind");
     for (place, (name, value)) in others.enumerate() {
-        match value {
-            Value::Object(meta) if name == "metadata" => {
-                write_name(place, name, buffer)?;
-                managed = write_metadata(meta, buffer)?;
-            }
-            _ => write_field(place, name, value, buffer)?,
-        }
-    }
-    buffer.push(b'}');
-    // No object is larger than three megabytes.
-    let [start, end] =
-        [managed.start, managed.end].map(|at| u32::try_from(at.saturating_sub(begin)).unwrap_or_default());
-    // Groups and kinds are names of at most 253 letters.
-    Ok((u16::try_from(head.len()).unwrap_or(u16::MAX), start..end))
-}
-
-/// Returns where the managed fields are, with the comma before them.
-fn write_metadata(meta: &Object, buffer: &mut Vec<u8>) -> serde_json::Result<Range<usize>> {
-    let mut managed = buffer.len()..buffer.len();
-    buffer.push(b'{');
-    for (place, (name, value)) in meta.iter().enumerate() {
-        let start = buffer.len();
         write_field(place, name, value, buffer)?;
-        // Whatever stands before them is there in all that is kept; where it is not, they are left where they are.
-        if name == "managedFields" && place > 0 {
-            managed = start..buffer.len();
-        }
     }
     buffer.push(b'}');
-    Ok(managed)
+    // Groups and kinds are names of at most 253 letters.
+    Ok(u16::try_from(head.len()).unwrap_or(u16::MAX))
 }
 
 fn write_field(place: usize, name: &str, value: &Value, buffer: &mut Vec<u8>) -> serde_json::Result<()> {
-    write_name(place, name, buffer)?;
-    serde_json::to_writer(buffer, value)
-}
-
-fn write_name(place: usize, name: &str, buffer: &mut Vec<u8>) -> serde_json::Result<()> {
     if place > 0 {
         buffer.push(b',');
     }
     serde_json::to_writer(&mut *buffer, name)?;
     buffer.push(b':');
-    Ok(())
+    serde_json::to_writer(buffer, value)
 }
 
 fn head(api_version: &str, kind: &str) -> String {
@@ -308,13 +289,14 @@ impl EventKind {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::Arc;
     use std::time::Duration;
 
     use drover_clock::Clock;
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
 
-    use crate::apiserver::object::{Meta as _, Object};
+    use crate::apiserver::object::Object;
     use crate::apiserver::store::AT_HAND;
     use crate::apiserver::{ApiServer, Options, resources::ResourceId};
 
@@ -348,6 +330,17 @@ mod tests {
         }
         assert_eq!(read("map-2135"), named("twice"));
 
+        // Whoever only reads an object that was written long ago has it at hand from then on.
+        let is_at_hand = |name: &str| {
+            let key = format!("default/{name}");
+            server.store().with(|store| store.get(&maps, &key).unwrap().is_at_hand())
+        };
+        let shared = || direct.get_shared::<ConfigMap>(Some("default"), "map-0001").unwrap().unwrap();
+        assert!(!is_at_hand("map-0001"));
+        let first = shared();
+        assert!(is_at_hand("map-0001"));
+        assert!(Arc::ptr_eq(&first, &shared()));
+
         let mut at_hand = 0;
         server.store().with(|store| {
             for stored in store.of(&maps).unwrap().objects.values() {
@@ -357,10 +350,7 @@ mod tests {
                     stored.metadata::<Object>().unwrap(),
                     stored.decode().unwrap()["metadata"].as_object().unwrap().clone()
                 );
-                let mut unmanaged = stored.decode().unwrap();
-                assert!(unmanaged.meta_mut().remove("managedFields").is_some());
-                assert_eq!(serde_json::from_slice::<Object>(&stored.json_unmanaged()).unwrap(), unmanaged);
-                at_hand += usize::from(stored.at_hand().is_some());
+                at_hand += usize::from(stored.is_at_hand());
             }
         });
         assert!((AT_HAND - 100..=AT_HAND).contains(&at_hand), "{at_hand} of {ALL}");
