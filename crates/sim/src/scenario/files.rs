@@ -120,6 +120,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-agent-silent",
     "harvester-kubelet-stays-old",
     "harvester-planner-stalls",
+    "harvester-planner-stands-still",
     "harvester-plan-not-applied",
     "harvester-preload-fails",
     "harvester-migration-hangs",
