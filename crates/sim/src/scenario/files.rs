@@ -100,6 +100,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-chart-freezes",
     "harvester-rancher-raised",
     "harvester-manifests",
+    "harvester-products-follow",
     "harvester-addon-stuck",
     "harvester-fleet-agent-gone",
     "harvester-unmanaged-node",
