@@ -115,7 +115,9 @@ fn deadline(scene: &Scene<'_>, component: &str, limit: SignedDuration) -> Timest
         return scene.now;
     }
     let noted: Option<Timestamp> = known.strip_prefix(UNTIL).and_then(|moment| moment.parse().ok());
-    noted.unwrap_or_else(|| scene.now.checked_add(limit).unwrap_or(Timestamp::MAX))
+    // One that is further off says only that a clock was set back.
+    let latest = scene.now.checked_add(limit).unwrap_or(Timestamp::MAX);
+    noted.map_or(latest, |noted| noted.min(latest))
 }
 
 /// How far each component is, where people can see it.

@@ -100,6 +100,11 @@ fn an_add_on_that_does_not_get_on_is_left_to_its_user_after_five_minutes() {
     noted[KEY] = json!("under way until 2026-01-01T12:00:01Z");
     assert_eq!(waited([stuck(), map("u-apply-manifests", noted.clone())]).len(), 1);
 
+    noted[KEY] = json!("under way until 2026-01-01T13:00:00Z");
+    let later = with([stuck(), map("u-apply-manifests", noted.clone())]);
+    let until = "under way until 2026-01-01T12:05:00Z";
+    assert_eq!(acts(&later)[0].1["data"][KEY], until, "no clock keeps anybody waiting for longer");
+
     noted[KEY] = json!("under way until 2026-01-01T12:00:00Z");
     let left = with([stuck(), map("u-apply-manifests", noted.clone())]);
     let said =
