@@ -7,12 +7,12 @@ use drover_api::harvester::jobs::types;
 use drover_api::harvester::{CATTLE_NAMESPACE, FLEET_NAMESPACE};
 use drover_api::marks::PLANNED;
 use drover_api::rancher::embedded::NAME as RANCHER;
-use drover_api::rancher::machine_plan::annotations::{DRAIN_DONE, DRAIN_ERROR};
+use drover_api::rancher::machine_plan::annotations::{DRAIN_DONE, DRAIN_ERROR, PRE_DRAIN};
 use drover_api::rancher::provisioning_cluster::LOCAL;
 use jiff::{SignedDuration, Timestamp};
 
 use super::decide::{Member, Turn};
-use super::nodes::{is_in_drain, note};
+use super::nodes::note;
 use super::progress::Step;
 use super::{asking, names};
 use crate::cluster::{Cluster, Secret, condition};
@@ -47,7 +47,8 @@ pub(super) fn wait_for_planner(turn: &mut Turn<'_>, member: Member<'_>, plan: &S
 pub(super) fn notice_standstill(turn: &mut Turn<'_>, nodes: &[Member<'_>]) {
     let cluster = turn.cluster();
     let waits = |member: &&Member<'_>| turn.next.step(member.name()) == Step::Waits;
-    let is_asked = |member: &Member<'_>| member.plan_secret(cluster).is_some_and(is_in_drain);
+    // One that has begun with a node and asks nothing of it still has its turn.
+    let is_asked = |member: &Member<'_>| note(member.plan_secret(cluster), PRE_DRAIN).is_some();
     let is_held_up = turn.next.nodes.values().any(|node| node.step.is_at_work());
     let waiting: Vec<&Member<'_>> = nodes.iter().filter(waits).collect();
     if is_held_up || waiting.is_empty() || waiting.iter().any(|member| is_asked(member)) {

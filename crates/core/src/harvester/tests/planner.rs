@@ -169,6 +169,11 @@ fn a_planner_that_comes_to_no_node_is_told_once_with_what_helps() {
     ground.pass(60);
     assert_eq!(ground.events("PlannerStalls"), [("Warning".to_owned(), said.to_owned())], "not for each node");
 
+    // It has only begun with a node, and asks nothing.
+    ground.asks(1, "drain-options");
+    ground.pass(1);
+    assert!(ground.reasons().contains(&Reason::PlannerStalls), "{:?}", ground.last.waits);
+
     // It gets on: what is out now is no standstill, however long it takes.
     ground.begins_with(1);
     ground.pass(60);
