@@ -347,6 +347,7 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
         "Job" => ("/apis/batch/v1", "jobs"),
         "Plan" => ("/apis/upgrade.cattle.io/v1", "plans"),
         "PodDisruptionBudget" => ("/apis/policy/v1", "poddisruptionbudgets"),
+        "KubeVirt" => ("/apis/kubevirt.io/v1", "kubevirts"),
         "VirtualMachine" => ("/apis/kubevirt.io/v1", "virtualmachines"),
         "VirtualMachineInstance" => ("/apis/kubevirt.io/v1", "virtualmachineinstances"),
         "Volume" => ("/apis/longhorn.io/v1beta2", "volumes"),

@@ -25,4 +25,10 @@ foreign_part! {
     }
 }
 
+/// As Harvester names it.
+pub const NAME: &str = "kubevirt";
+/// Its phase when all is there.
 pub const DEPLOYED: &str = "Deployed";
+pub const DEPLOYING: &str = "Deploying";
+/// The condition of an installation that is on its way to another version.
+pub const PROGRESSING: &str = "Progressing";

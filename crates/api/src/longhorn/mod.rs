@@ -9,3 +9,5 @@ pub mod volume;
 pub mod volume_attachment;
 
 pub const NAMESPACE: &str = "longhorn-system";
+/// The DaemonSet of Longhorn's managers.
+pub const MANAGER: &str = "longhorn-manager";

@@ -10,6 +10,8 @@ foreign_kind! {
 
 pub mod names {
     pub const REPLENISHMENT_INTERVAL: &str = "replica-replenishment-wait-interval";
+    /// Of what runs engines and replicas on a node.
+    pub const INSTANCE_MANAGER_IMAGE: &str = "default-instance-manager-image";
     pub const NODE_DRAIN_POLICY: &str = "node-drain-policy";
     /// The values of [`NODE_DRAIN_POLICY`].
     pub const BLOCK_IF_LAST_REPLICA: &str = "block-if-contains-last-replica";

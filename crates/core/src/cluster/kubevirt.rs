@@ -98,6 +98,8 @@ seen! {
     }
     KubeVirtStatus {
         phase: String,
+        #[serde(rename = "observedKubeVirtVersion")]
+        observed_version: String,
     }
 }
 

@@ -87,6 +87,7 @@ seen! {
     InstanceManagerSpec {
         #[serde(rename = "nodeID")]
         node_id: String,
+        image: String,
     }
     InstanceManagerStatus {
         current_state: String,

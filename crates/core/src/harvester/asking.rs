@@ -11,6 +11,7 @@ use super::decide::{Member, Turn, members};
 use super::nodes::is_in_drain;
 use super::progress::{Before, Step};
 use super::release::is_kubelet_version;
+use super::stalling;
 use crate::cluster::cluster_api::Cluster;
 use crate::cluster::harvester::ProvisionedCluster;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
@@ -38,6 +39,7 @@ pub(super) fn ask(turn: &mut Turn<'_>) -> bool {
                 .unwrap_or_default(),
             cordoned: cordoned.map(|node| node.metadata.name.clone()).collect(),
         });
+        stalling::its_turn(turn);
     }
     let asked = *turn.next.asked.get_or_insert(generation + 1);
     let strategy = &cluster.spec.rke_config.upgrade_strategy;
@@ -51,6 +53,8 @@ pub(super) fn ask(turn: &mut Turn<'_>) -> bool {
         asked = generation + 1;
         turn.next.asked = Some(asked);
         turn.next.asked_again = true;
+        turn.next.planner_since = None;
+        stalling::its_turn(turn);
         "the planner has raised the nodes without asking, and is asked once more".clone_into(&mut sentence);
     }
     let options = |key: &str| {

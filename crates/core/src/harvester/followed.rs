@@ -121,6 +121,10 @@ const BY_SERVICE_STEPS: &[Followed] = &[
     all("Setting.management.cattle.io"),
     within("HelmChart", helm_chart::NAMESPACE),
     labelled("HelmRelease", CATTLE_NAMESPACE, RELEASE_OF_RANCHER),
+    within("KubeVirt", NAMESPACE),
+    within("Setting.longhorn.io", STORAGE),
+    within("Node.longhorn.io", STORAGE),
+    within("InstanceManager.longhorn.io", STORAGE),
     // Manifests of the release may bring them anywhere.
     all("Deployment"),
     all("StatefulSet"),

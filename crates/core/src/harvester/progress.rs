@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::harvester::upgrade::node_states;
 use drover_api::marks;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -54,6 +55,9 @@ pub struct Progress {
     /// It had raised the nodes without asking, and was asked once more.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub asked_again: bool,
+    /// Since when the planner has its turn, and nobody is told so by an object: it begins anew with each step of a node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub planner_since: Option<Timestamp>,
     /// What was so when the planner was asked, for whoever takes that back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Before>,
@@ -203,6 +207,7 @@ impl Progress {
     }
 
     pub fn set_step(&mut self, node: &str, step: Step) {
+        self.planner_since = None;
         self.nodes.insert(node.to_owned(), NodeProgress { step, ..NodeProgress::default() });
     }
 

@@ -53,6 +53,9 @@ pub struct Noted {
     pub rancher_chart: String,
     pub monitoring_chart: String,
     pub logging_chart: String,
+    /// What KubeVirt says that it is then.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kubevirt: String,
     pub min_upgradable_version: String,
     /// The versions of add-ons, by `NAMESPACE/NAME`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -188,6 +191,7 @@ impl Release {
             rancher_chart,
             monitoring_chart: self.monitoring_chart.clone(),
             logging_chart: self.logging_chart.clone(),
+            kubevirt: self.kubevirt.clone(),
             min_upgradable_version: self.min_upgradable_version.clone(),
             addons,
             manifests,

@@ -252,7 +252,8 @@ pub(super) fn read(turn: &mut Turn<'_>) -> bool {
                 );
                 turn.wait_with_remedy(subject, Reason::RepositoryNotReady, sentence, remedy);
                 let again = fetched.at.checked_add(jiff::SignedDuration::from_secs(ASK_AGAIN)).unwrap_or(fetched.at);
-                if !fetched.pending && turn.now >= again {
+                // A clock that was set back does not make it wait for longer.
+                if !fetched.pending && (turn.now >= again || turn.now < fetched.at) {
                     turn.ask = Some(ask);
                 } else {
                     turn.look_again_after(ASK_AGAIN);

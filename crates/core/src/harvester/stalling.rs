@@ -4,18 +4,18 @@
 
 use drover_api::cluster_api::cluster::conditions::CONTROL_PLANE_READY;
 use drover_api::harvester::jobs::types;
-use drover_api::harvester::{CATTLE_NAMESPACE, FLEET_NAMESPACE, NAMESPACE};
+use drover_api::harvester::{CATTLE_NAMESPACE, FLEET_NAMESPACE};
 use drover_api::marks::PLANNED;
 use drover_api::rancher::embedded::NAME as RANCHER;
-use drover_api::rancher::machine_plan::annotations::{DRAIN_DONE, DRAIN_ERROR};
+use drover_api::rancher::machine_plan::annotations::{DRAIN_DONE, DRAIN_ERROR, PRE_DRAIN};
 use drover_api::rancher::provisioning_cluster::LOCAL;
 use jiff::{SignedDuration, Timestamp};
 
 use super::decide::{Member, Turn};
-use super::nodes::{is_in_drain, note};
+use super::nodes::note;
 use super::progress::Step;
-use super::{asking, jobs, names};
-use crate::cluster::{Secret, condition};
+use super::{asking, names};
+use crate::cluster::{Cluster, Secret, condition};
 use crate::decision::{Reason, Subject, Wait};
 
 /// So long the planner may take to drain a node and to raise Kubernetes there, or to come to the next one.
@@ -33,8 +33,8 @@ pub(super) fn without_words(sentence: &str) -> &str {
 pub(super) fn wait_for_planner(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
     let (name, subject) = (member.name(), Subject::node(member.name()));
     let job = turn.job(&names::node_job(turn.name(), types::PRE_DRAIN, name));
-    // The Job before that tells, or else how long it has been waited for.
-    let since = job.and_then(|job| job.status.completion_time).or_else(|| told_since(turn, &subject));
+    // One that is gone tells nothing.
+    let since = job.and_then(|job| job.status.completion_time).unwrap_or_else(|| its_turn(turn));
     let is_drained = note(Some(plan), DRAIN_DONE).is_some();
     let what = if is_drained { format!("not raised Kubernetes on {name}") } else { format!("not drained {name}") };
     let error = note(Some(plan), DRAIN_ERROR).filter(|_| !is_drained).or_else(|| words(turn));
@@ -47,21 +47,22 @@ pub(super) fn wait_for_planner(turn: &mut Turn<'_>, member: Member<'_>, plan: &S
 pub(super) fn notice_standstill(turn: &mut Turn<'_>, nodes: &[Member<'_>]) {
     let cluster = turn.cluster();
     let waits = |member: &&Member<'_>| turn.next.step(member.name()) == Step::Waits;
-    let is_asked = |member: &Member<'_>| member.plan_secret(cluster).is_some_and(is_in_drain);
+    // One that has begun with a node and asks nothing of it still has its turn.
+    let is_asked = |member: &Member<'_>| note(member.plan_secret(cluster), PRE_DRAIN).is_some();
     let is_held_up = turn.next.nodes.values().any(|node| node.step.is_at_work());
-    if is_held_up || asking::is_paused(turn) || nodes.iter().filter(waits).any(is_asked) {
+    let waiting: Vec<&Member<'_>> = nodes.iter().filter(waits).collect();
+    if is_held_up || waiting.is_empty() || waiting.iter().any(|member| is_asked(member)) {
         return;
     }
     let is_free =
-        |member: &&Member<'_>| !turn.paused.contains(member.name()) && !asking::was_raised_unasked(turn, member);
-    let free = nodes.iter().filter(waits).filter(is_free);
-    let Some(waited) = free.filter_map(|member| told_since(turn, &Subject::node(member.name()))).min() else { return };
-    // While another node was out it was not the planner's turn.
-    let done = cluster.jobs.in_namespace(NAMESPACE).filter(|job| jobs::is_own(turn, job));
-    let done = done.filter_map(|job| job.status.completion_time);
-    let back = nodes.iter().filter_map(|member| member.node.ready()?.last_transition_time);
-    let since = done.chain(back).max().map_or(waited, |free| free.max(waited));
-    stalls(turn, asking::subject(), Some(since), "come to no further node", words(turn));
+        |member: &Member<'_>| !turn.paused.contains(member.name()) && !asking::was_raised_unasked(turn, member);
+    if asking::is_paused(turn) || !waiting.into_iter().any(is_free) {
+        // It is not the planner's turn, and it has all of its time again when it is.
+        turn.next.planner_since = None;
+        return;
+    }
+    let since = its_turn(turn);
+    stalls(turn, asking::subject(), since, "come to no further node", words(turn));
 }
 
 /// Waits until the planner has given back the last nodes, and is done.
@@ -76,17 +77,15 @@ pub(super) fn wait_for_end(turn: &mut Turn<'_>, in_drain: &[&str]) {
             (format!("not given back {nodes}"), format!("the planner gives back {nodes}"))
         }
     };
-    let since = told_since(turn, &asking::subject());
+    let since = its_turn(turn);
     if !stalls(turn, asking::subject(), since, &what, words(turn)) {
         turn.wait(asking::subject(), Reason::PlannerWorks, sentence);
     }
 }
 
-/// Says that the planner does not get on, if it has had its time since a moment; false if it has not, or nobody knows.
-fn stalls(turn: &mut Turn<'_>, subject: Subject, since: Option<Timestamp>, what: &str, says: Option<&str>) -> bool {
-    let Some((since, late)) = since.and_then(|since| Some((since, since.checked_add(USUAL).ok()?))) else {
-        return false;
-    };
+/// Says that the planner does not get on, if it has had its time since a moment; false if it has not.
+fn stalls(turn: &mut Turn<'_>, subject: Subject, since: Timestamp, what: &str, says: Option<&str>) -> bool {
+    let Ok(late) = since.checked_add(USUAL) else { return false };
     if late < turn.now {
         let says = says.map(|says| format!("{SAYS}{says}")).unwrap_or_default();
         let sentence = format!("the planner has {what}, although it may since {since:.0}{says}");
@@ -101,11 +100,13 @@ fn stalls(turn: &mut Turn<'_>, subject: Subject, since: Option<Timestamp>, what:
     false
 }
 
-/// Since when the planner was waited for with something, as far as this process knows.
-fn told_since(turn: &Turn<'_>, subject: &Subject) -> Option<Timestamp> {
-    let is_its =
-        |wait: &&Wait| wait.subject == *subject && matches!(wait.reason, Reason::PlannerWorks | Reason::PlannerStalls);
-    turn.view.told.iter().filter(is_its).map(|wait| wait.since).min()
+/// Since when the planner has its turn, as it is noted on the Upgrade: whoever drives it, or looks at it, goes by the same moment.
+pub(super) fn its_turn(turn: &mut Turn<'_>) -> Timestamp {
+    // One that lies in the future says only that a clock was set back.
+    let known = turn.next.planner_since.filter(|since| *since <= turn.now);
+    let since = known.unwrap_or_else(|| Timestamp::from_second(turn.now.as_second()).unwrap_or(turn.now));
+    turn.next.planner_since = Some(since);
+    since
 }
 
 /// What the planner says itself, where every Cluster of it shows that.
@@ -115,13 +116,17 @@ fn words<'a>(turn: &Turn<'a>) -> Option<&'a str> {
     Some(said.message.as_str()).filter(|message| !message.is_empty())
 }
 
-/// Where Drover's own planner has given a machine its plan, Rancher's is not there.
 fn remedy(turn: &Turn<'_>) -> String {
-    let mut secrets = turn.cluster().secrets.in_namespace(FLEET_NAMESPACE);
+    let (upgrade, restart) = (turn.name(), restart(turn.cluster()));
+    format!("drover why upgrade/{upgrade} looks what is in its way; if nothing is, {restart}")
+}
+
+/// Where Drover's own planner has given a machine its plan, Rancher's is not there.
+pub(crate) fn restart(cluster: &Cluster) -> String {
+    let mut secrets = cluster.secrets.in_namespace(FLEET_NAMESPACE);
     let deployment = match secrets.any(|secret| secret.metadata.annotations.contains_key(PLANNED)) {
         true => "-n system-upgrade rollout restart deployment system-upgrade-controller".to_owned(),
         false => format!("-n {CATTLE_NAMESPACE} rollout restart deployment {RANCHER}"),
     };
-    let upgrade = turn.name();
-    format!("drover why upgrade/{upgrade} looks what is in its way; if nothing is, restart it: kubectl {deployment}")
+    format!("restart it: kubectl {deployment}")
 }

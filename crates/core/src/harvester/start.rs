@@ -235,7 +235,8 @@ fn is_admitted(turn: &mut Turn<'_>) -> bool {
         }
     };
     let again = at.checked_add(SignedDuration::from_secs(JUDGE_AGAIN)).unwrap_or(at);
-    let is_old = turn.now >= again;
+    // A clock that was set back does not make it wait for longer.
+    let is_old = turn.now >= again || turn.now < at;
     turn.judge = is_old;
     if verdict.is_yes() {
         return !is_old;

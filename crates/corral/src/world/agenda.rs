@@ -52,7 +52,8 @@ pub enum Look {
     Garbage(String),
     /// The namespace controller at a namespace.
     Namespace(String),
-    /// KubeVirt at a VirtualMachine, an instance, a migration, and the instances of a node.
+    /// KubeVirt at its own installation, a VirtualMachine, an instance, a migration, and the instances of a node.
+    KubeVirt(Key),
     VirtualMachine(Key),
     Instance(Key),
     Migration(Key),
@@ -115,6 +116,7 @@ impl fmt::Display for Look {
             Look::Budget((namespace, name)) => write!(formatter, "PodDisruptionBudget {namespace}/{name}"),
             Look::Garbage(uid) => write!(formatter, "the owners of the object with uid {uid}"),
             Look::Namespace(name) => write!(formatter, "namespace {name}"),
+            Look::KubeVirt((namespace, name)) => write!(formatter, "KubeVirt {namespace}/{name}"),
             Look::VirtualMachine((namespace, name)) => write!(formatter, "VirtualMachine {namespace}/{name}"),
             Look::Instance((namespace, name)) => write!(formatter, "VirtualMachineInstance {namespace}/{name}"),
             Look::Migration((namespace, name)) => write!(formatter, "migration {namespace}/{name}"),

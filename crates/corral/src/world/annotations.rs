@@ -124,7 +124,10 @@ pub const APPLYING_SINCE: &str = "corral.drover.dev/applying-since";
 pub const IMPORT_DURATION: &str = "corral.drover.dev/import-duration";
 /// On a VirtualMachineImage: `true` for one whose import fails in the end, or the words with which it does.
 pub const IMPORT_FAILS: &str = "corral.drover.dev/import-fails";
-/// On a Bundle of Fleet or an Addon: how long it takes to be deployed, such as `1m`, or `never`.
+/// On the KubeVirt that is installed: the version of its operator, which raises it to that.
+pub const OPERATOR_VERSION: &str = "corral.drover.dev/operator-version";
+/// On a Bundle of Fleet or an Addon: how long it takes to be deployed, such as `1m`, or `never`; on the KubeVirt that is installed, how long
+/// it takes to be raised.
 pub const CHART_DURATION: &str = "corral.drover.dev/chart-duration";
 /// On the newest release of Helm (its Secret): the words with which the Jobs of its HelmChart fail.
 pub const HELM_FAILS: &str = "corral.drover.dev/helm-fails";

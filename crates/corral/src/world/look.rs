@@ -44,6 +44,7 @@ impl World {
             Look::Budget(key) => self.look_at_budget(key, now),
             Look::Garbage(uid) => self.look_at_garbage(uid),
             Look::Namespace(name) => self.look_at_namespace(name),
+            Look::KubeVirt(key) => self.look_at_kubevirt(key, now),
             Look::VirtualMachine(key) => self.look_at_virtual_machine(key, now),
             Look::Instance(key) => self.look_at_instance(key, now),
             Look::Migration(key) => self.look_at_migration(key, now),

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::cleanup::HELD_CHARTS;
 use super::super::names;
-use super::{Next, Scene, addons, brought, fleet, rancher};
+use super::{Next, Scene, addons, brought, fleet, products, rancher};
 use crate::cluster::harvester::ManagedChart;
 use crate::cluster::is_true;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait, Write};
@@ -45,6 +45,8 @@ fn components<'a>(scene: &Scene<'_>) -> Vec<Component<'a>> {
         named("fleet-agent", fleet::agent),
         named("harvester-crd", |scene| chart(scene, charts::HARVESTER_CRD, &scene.release.harvester_chart).into()),
         named("harvester", |scene| chart(scene, charts::HARVESTER, &scene.release.harvester_chart).into()),
+        named("kubevirt", |scene| products::kubevirt(scene).into()),
+        named("longhorn", products::longhorn),
         named("rancher-monitoring-crd", |scene| {
             chart(scene, charts::MONITORING_CRD, &scene.release.monitoring_chart).into()
         }),
@@ -113,7 +115,9 @@ fn deadline(scene: &Scene<'_>, component: &str, limit: SignedDuration) -> Timest
         return scene.now;
     }
     let noted: Option<Timestamp> = known.strip_prefix(UNTIL).and_then(|moment| moment.parse().ok());
-    noted.unwrap_or_else(|| scene.now.checked_add(limit).unwrap_or(Timestamp::MAX))
+    // One that is further off says only that a clock was set back.
+    let latest = scene.now.checked_add(limit).unwrap_or(Timestamp::MAX);
+    noted.map_or(latest, |noted| noted.min(latest))
 }
 
 /// How far each component is, where people can see it.

@@ -8,6 +8,7 @@ pub mod brought;
 mod fleet;
 mod manifests;
 mod node;
+mod products;
 pub(super) mod rancher;
 #[cfg(test)]
 mod tests;

@@ -38,7 +38,8 @@ pub(super) fn pre_drain(scene: &Scene<'_>) -> Next {
     if let Some(wait) = leaving {
         return Next::Wait { writes: Vec::new(), waits: vec![wait] };
     }
-    volumes::detach_unused(scene).unwrap_or(Next::Done)
+    // Another node may have been away while VMs moved.
+    volumes::detach_unused(scene).or_else(|| volumes::last_here(scene)).unwrap_or(Next::Done)
 }
 
 /// VMs that the taint sends away. One is on its way until its migration is over, wherever it runs by then.
@@ -206,6 +207,22 @@ mod tests {
     #[test]
     fn a_replica_that_the_node_itself_has_lost_does_not_hold_it() {
         assert!(is_tainted_next(&pre_drain_of_node_1(&with_replicas(["ERR", "RW", "RW"]))));
+    }
+
+    #[test]
+    fn a_node_from_which_vms_have_moved_stays_while_it_has_the_last_sound_replica_of_a_volume() {
+        let emptied = |modes: [&str; 3]| {
+            let mut cluster = with_replicas(modes);
+            let taints = json!([{ "key": DRAIN_TAINT, "value": DRAINING, "effect": "NoSchedule" }]);
+            let metadata = json!({ "name": "node-1", "labels": { MANAGED: "true" } });
+            let node =
+                json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": { "taints": taints } });
+            take(&mut cluster, node);
+            pre_drain_of_node_1(&cluster)
+        };
+        let Next::Wait { writes, waits } = emptied(["RW", "ERR", "WO"]) else { panic!() };
+        assert_eq!((writes.len(), waits[0].reason), (0, Reason::VolumeUnhealthy));
+        assert_eq!(emptied(["RW", "RW", "WO"]), Next::Done);
     }
 
     #[test]

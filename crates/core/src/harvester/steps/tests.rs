@@ -6,6 +6,7 @@ use super::*;
 
 mod addons;
 mod brought;
+mod products;
 mod rancher;
 
 fn noon() -> Timestamp {
@@ -29,6 +30,20 @@ fn cluster(objects: impl IntoIterator<Item = Value>) -> Cluster {
     }
     assert_eq!(cluster.unseen, []);
     cluster
+}
+
+/// The services of a release that says this as well, beside what is done already.
+fn services(release: &Value, done: &Done, objects: impl IntoIterator<Item = Value>) -> Next {
+    let mut known = cluster(objects);
+    let upgrade = known.harvester.upgrades.get("harvester-system", "u").unwrap();
+    let mut progress: Value = serde_json::from_str(&upgrade.metadata.annotations["drover.dev/progress"]).unwrap();
+    json_patch::merge(&mut progress["release"], release);
+    let again = json!({
+        "apiVersion": "harvesterhci.io/v1beta1", "kind": "Upgrade",
+        "metadata": { "name": "u", "namespace": "harvester-system", "annotations": { "drover.dev/progress": progress.to_string() } },
+    });
+    known.take(again.to_string().as_bytes());
+    next(&known, &order(Kind::Manifests, ""), done, noon())
 }
 
 fn order(kind: Kind, node: &str) -> Order {
@@ -116,13 +131,15 @@ mod manifests {
             .collect()
     }
 
-    pub(super) fn told(states: [&str; 10]) -> Value {
+    pub(super) fn told(states: [&str; 12]) -> Value {
         let names = [
             "hold-charts",
             "rancher",
             "fleet-agent",
             "harvester-crd",
             "harvester",
+            "kubevirt",
+            "longhorn",
             "rancher-monitoring-crd",
             "rancher-logging-crd",
             "addon.cattle-monitoring-system.rancher-monitoring",
@@ -200,7 +217,20 @@ mod manifests {
     fn how_far_each_component_is_stands_in_a_map_that_goes_with_the_upgrade() {
         let mut objects = all_raised();
         objects[1] = chart("harvester", json!({}));
-        let so_far = ["done", "done", "done", "done", "under way", "waits", "waits", "waits", "waits", "waits"];
+        let so_far = [
+            "done",
+            "done",
+            "done",
+            "done",
+            "under way",
+            "waits",
+            "waits",
+            "waits",
+            "waits",
+            "waits",
+            "waits",
+            "waits",
+        ];
         let next = look(&objects, Kind::Manifests, "");
         let Some(Act::Create(made)) = writes(&next).last().map(|write| &write.act) else { panic!("{next:?}") };
         assert_eq!((&made["data"], &made["metadata"]["name"]), (&told(so_far), &json!("u-apply-manifests")));
@@ -211,9 +241,9 @@ mod manifests {
 
         objects[1] = raised("harvester", "1.8.0");
         let end = acts(&look(&objects, Kind::Manifests, ""));
-        let patch = json!({ "metadata": { "resourceVersion": "7" }, "data": told(["done"; 10]) });
+        let patch = json!({ "metadata": { "resourceVersion": "7" }, "data": told(["done"; 12]) });
         assert_eq!(end, [("ConfigMap/harvester-system/u-apply-manifests".to_owned(), patch)]);
-        objects[4] = map("u-apply-manifests", told(["done"; 10]));
+        objects[4] = map("u-apply-manifests", told(["done"; 12]));
         assert_eq!(look(&objects, Kind::Manifests, ""), Next::Done);
     }
 }

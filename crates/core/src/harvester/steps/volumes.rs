@@ -36,6 +36,20 @@ pub(super) fn unhealthy(scene: &Scene<'_>) -> Option<Next> {
     Some(scene.wait_on_node(Reason::VolumeUnhealthy, sentence, Some("wait until Longhorn has rebuilt them".to_owned())))
 }
 
+/// Volumes in use that are sound nowhere else. One that has never had another replica stops with its node.
+pub(super) fn last_here(scene: &Scene<'_>) -> Option<Next> {
+    let last = running(scene).filter_map(|engine| {
+        let volume = volume_of(scene, engine)?;
+        (volume.spec.number_of_replicas > 1 && sound_elsewhere(scene, engine) < 1).then(|| volume.claim())
+    });
+    let last: Vec<String> = last.collect();
+    if last.is_empty() {
+        return None;
+    }
+    let sentence = format!("volumes have their last sound replica on {}: {}", scene.order.node, last.join(", "));
+    Some(scene.wait_on_node(Reason::VolumeUnhealthy, sentence, Some("wait until Longhorn has rebuilt them".to_owned())))
+}
+
 /// Takes what nobody uses from the node, and waits for what is still there; nothing if nothing is.
 pub(super) fn detach_unused(scene: &Scene<'_>) -> Option<Next> {
     let here = running(scene).filter(|engine| engine.spec.node_id == scene.order.node);

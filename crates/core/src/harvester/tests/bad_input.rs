@@ -532,6 +532,7 @@ fn a_repository_that_answered_otherwise_is_asked_again_after_a_while_unless_it_i
     };
     assert_eq!(asks("2026-01-01T11:59:51Z", false), (false, Some("2026-01-01T12:00:10Z".to_owned())));
     assert!(asks("2026-01-01T11:59:50Z", false).0);
+    assert!(asks("2026-01-01T13:00:00Z", false).0, "a clock was set back");
     assert!(!asks("2026-01-01T11:59:00Z", true).0);
     assert!(!asks("2026-01-01T11:59:59Z", true).0);
 }

@@ -169,10 +169,50 @@ fn a_planner_that_comes_to_no_node_is_told_once_with_what_helps() {
     ground.pass(60);
     assert_eq!(ground.events("PlannerStalls"), [("Warning".to_owned(), said.to_owned())], "not for each node");
 
+    // It has only begun with a node, and asks nothing.
+    ground.asks(1, "drain-options");
+    ground.pass(1);
+    assert!(ground.reasons().contains(&Reason::PlannerStalls), "{:?}", ground.last.waits);
+
     // It gets on: what is out now is no standstill, however long it takes.
     ground.begins_with(1);
     ground.pass(60);
     assert!(!ground.reasons().contains(&Reason::PlannerStalls), "{:?}", ground.last.waits);
+}
+
+#[test]
+fn an_operator_that_is_new_goes_by_when_the_planners_turn_began_and_not_by_when_it_was_told_so() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.pass(19);
+    // It has heard of nothing.
+    ground.told.clear();
+    ground.pass(2);
+    let (_, reason, message) = ground.condition("Progressing");
+    let said = "the planner has come to no further node, although it may since 2026-01-01T12:00:00Z";
+    assert_eq!((reason.as_str(), message.starts_with(said)), ("PlannerStalls", true), "{message}");
+
+    // Neither does the Job that is gone tell when it was done.
+    ground.begins_with(1);
+    ground.finish("pre-drain-node-1");
+    ground.settle();
+    ground.objects.remove(&("Job".into(), "harvester-system".into(), format!("{U}-pre-drain-node-1")));
+    ground.pass(19);
+    assert_eq!(ground.condition("Progressing").1, "PlannerWorks");
+    ground.told.clear();
+    ground.pass(2);
+    let said = "the planner has not drained node-1, although it may since 2026-01-01T12:21:00Z";
+    assert!(ground.condition("Progressing").2.starts_with(said), "{:?}", ground.condition("Progressing"));
+}
+
+#[test]
+fn a_turn_that_began_in_what_is_the_future_now_says_only_that_a_clock_was_set_back() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.pass(-60);
+    assert_eq!(ground.condition("Progressing").1, "PlannerWorks");
+    ground.pass(21);
+    let (_, reason, message) = ground.condition("Progressing");
+    assert_eq!(reason, "PlannerStalls");
+    assert!(message.contains("although it may since 2026-01-01T11:00:00Z"), "{message}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::decision::{Kind, Reason, Wait};
 use crate::harvester::plan_secret;
 use crate::harvester::progress::Step;
 use crate::harvester::release::is_kubelet_version;
-use crate::harvester::stalling::USUAL;
+use crate::harvester::stalling::{USUAL, restart};
 use crate::harvester::{remedy_of_kubelet, remedy_of_pause};
 
 const KUBECONFIG: &str = "local-kubeconfig";
@@ -30,7 +30,8 @@ pub fn chains(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
         return vec![with(asked, wait, vec![paused])];
     }
     if wait.subject.kind != Kind::Node {
-        return vec![with(asked, wait, of_control_plane(asked, wait, None, None))];
+        let chain = with(asked, wait, of_control_plane(asked, wait, None, None));
+        return vec![if wait.reason == Reason::PlannerStalls { with_restart(asked, wait, chain) } else { chain }];
     }
     let Some(seen) = node_of(asked, wait) else { return vec![said(asked, wait)] };
     let Some(secret) = secret_of(asked.cluster, seen) else {
@@ -42,6 +43,15 @@ pub fn chains(asked: &Asked<'_>, wait: &Wait) -> Vec<Chain> {
         Step::PreDrained => drains(asked, wait, seen, secret),
         step => vec![with(asked, wait, of_control_plane(asked, wait, Some(seen), begun(asked, seen, step)))],
     }
+}
+
+/// Where nothing was found in the planner's way: whoever asks why has looked.
+fn with_restart(asked: &Asked<'_>, wait: &Wait, chain: Chain) -> Chain {
+    let helped = |link: Link| match link.remedy == wait.remedy {
+        true => link.remedy(restart(asked.cluster)),
+        false => link,
+    };
+    chain.into_iter().map(helped).collect()
 }
 
 fn machine_of<'a>(cluster: &'a Cluster, node: &Node) -> Option<&'a Machine> {
@@ -105,7 +115,11 @@ fn of_control_plane(asked: &Asked<'_>, wait: &Wait, node: Option<&Node>, since: 
         || since.is_some_and(|since| cluster.looked_at.duration_since(since) > USUAL);
     let plane = cluster.harvester.control_planes.get(FLEET_NAMESPACE, LOCAL);
     let Some((plane, message)) = plane.and_then(|plane| words(plane).map(|message| (plane, message))) else {
-        return node.filter(|_| is_late).map(|node| silent(asked, node, since)).unwrap_or_default();
+        return match node.filter(|_| is_late) {
+            Some(node) => silent(asked, node, since),
+            None if is_late => rancher_away(cluster),
+            None => Chain::new(),
+        };
     };
     let fails = message.contains("failure while applying plan");
     let object = ObjectRef::of(plane);

@@ -1,6 +1,6 @@
 //! KubeVirt: virtual machines, the pods that they run in, their way from node to node, and what a drain makes of them.
 //!
-//! Models virt-controller, virt-handler and virt-api of KubeVirt 1.6, as far as an upgrade can see them: run strategies and
+//! Models virt-operator, virt-controller, virt-handler and virt-api of KubeVirt 1.6, as far as an upgrade can see them: run strategies and
 //! `virtctl start|stop|restart`, instances and their launcher pods, `LiveMigratable`, migrations with their target pods,
 //! limits and back-off, evacuation by the taint `kubevirt.io/drain` or by an eviction (which the API server answers as the
 //! webhook does, see `apiserver::kubevirt_eviction`), and the budgets of instances. Left out: heartbeats and
@@ -13,6 +13,7 @@ pub mod launcher;
 pub mod machine;
 pub mod migration;
 pub mod notes;
+pub mod operator;
 
 mod budget;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use serde_json::{Value, json};
 
 use super::{launcher, node, phase};
+use crate::world::annotations::{CHART_DURATION, OPERATOR_VERSION};
 use crate::world::tests::{Cluster, node as a_node};
 use crate::world::{Part, WorldOptions, loose, pods};
 
@@ -42,6 +43,32 @@ async fn with_machines(nodes: &[&str], machines: &[(&str, Value)]) -> Cluster {
         cluster.until("all machines run", |cluster| machines.iter().all(|(name, _)| is_running(cluster, name))).await;
     }
     cluster
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_installation_comes_to_the_version_of_its_operator_after_a_while() {
+    let cluster = with_machines(&[], &[]).await;
+    let status = |cluster: &Cluster| {
+        let status = cluster.get::<KubeVirt>("default", "kubevirt").unwrap().status.unwrap_or_default();
+        (status.phase.unwrap_or_default(), status.observed_version.unwrap_or_default())
+    };
+    let told = |key: &str, value: &str| {
+        let mut installed: KubeVirt = cluster.get("default", "kubevirt").unwrap();
+        installed.metadata.annotations.get_or_insert_default().insert(key.into(), value.into());
+        cluster.direct.update(&installed).unwrap();
+    };
+    cluster.passes(60).await;
+    assert_eq!(status(&cluster), (String::new(), String::new()), "nobody has said what it should be");
+    told(OPERATOR_VERSION, "1.6.0");
+    cluster.passes(30).await;
+    assert_eq!(status(&cluster), ("Deployed".into(), "1.6.0".into()));
+    told(CHART_DURATION, "never");
+    told(OPERATOR_VERSION, "1.7.0");
+    cluster.passes(600).await;
+    assert_eq!(status(&cluster), ("Deploying".into(), "1.6.0".into()));
+    told(CHART_DURATION, "1s");
+    cluster.passes(5).await;
+    assert_eq!(status(&cluster), ("Deployed".into(), "1.7.0".into()));
 }
 
 fn machine(name: &str, strategy: &str, template: Value) -> Value {

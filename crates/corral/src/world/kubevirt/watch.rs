@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use super::evacuation::Guest;
-use super::{budget, evacuation, instance, launcher, machine, migration, strategy};
+use super::{budget, evacuation, instance, launcher, machine, migration, operator, strategy};
 use crate::apiserver::Answer;
 use crate::world::agenda::{Key, Look};
 use crate::world::look::Wake;
@@ -24,6 +24,7 @@ impl World {
             return;
         }
         match plural {
+            "kubevirts" => self.soon(Look::KubeVirt(key.clone())),
             "virtualmachines" => self.soon(Look::VirtualMachine(key.clone())),
             "virtualmachineinstances" => {
                 let instance = self.read_virtual::<VirtualMachineInstance>(key);
@@ -74,6 +75,11 @@ impl World {
             let users = self.index.virtual_machines.using(&key.0, &key.1);
             users.into_iter().for_each(|key| self.soon(Look::Instance(key)));
         }
+    }
+
+    pub(in crate::world) fn look_at_kubevirt(&self, key: &Key, now: Timestamp) -> Answer<Wake> {
+        let Some(installed) = self.read_for::<KubeVirt>(PART, &key.0, &key.1)? else { return Ok(None) };
+        self.perform(PART, &operator::reconcile(&installed, now), now)
     }
 
     pub(in crate::world) fn look_at_virtual_machine(&self, key: &Key, now: Timestamp) -> Answer<Wake> {

@@ -1,0 +1,70 @@
+//! KubeVirt and Longhorn: the chart of Harvester brings their operators, and is ready before these have raised what runs VMs and
+//! keeps volumes.
+
+use drover_api::harvester::NAMESPACE;
+use drover_api::kubevirt::kube_virt::{DEPLOYED, NAME as KUBEVIRT};
+use drover_api::longhorn::instance_manager::RUNNING;
+use drover_api::longhorn::setting::names::INSTANCE_MANAGER_IMAGE;
+use drover_api::longhorn::{MANAGER, NAMESPACE as STORAGE};
+use jiff::SignedDuration;
+
+use super::manifests::Standing;
+use super::{Next, Scene};
+use crate::decision::{Kind, Reason, Subject, Wait};
+
+/// A node where no instance manager starts is told of, and keeps nobody for longer: whether volumes are sound without it is looked at
+/// before any node is emptied.
+const FOR_INSTANCE_MANAGERS: SignedDuration = SignedDuration::from_mins(5);
+
+/// KubeVirt is of the version that the release names, and has all of its parts.
+pub(super) fn kubevirt(scene: &Scene<'_>) -> Option<Next> {
+    let status = &scene.cluster.kubevirt.installations.get(NAMESPACE, KUBEVIRT)?.status;
+    let (wanted, runs, phase) = (&scene.release.kubevirt, &status.observed_version, &status.phase);
+    let is_new = wanted.is_empty() || wanted == runs;
+    if is_new && phase == DEPLOYED {
+        return None;
+    }
+    let at = if wanted.is_empty() { String::new() } else { format!(" at {wanted}") };
+    let phase = if phase.is_empty() { "not begun" } else { phase };
+    let runs = if is_new || runs.is_empty() { String::new() } else { format!(", and runs {runs}") };
+    let said = format!("is not deployed{at}: it is {phase}{runs}");
+    let remedy = format!("kubectl -n {NAMESPACE} logs deployment/virt-operator");
+    let wait = wait(scene, format!("KubeVirt {NAMESPACE}/{KUBEVIRT} {said}"), remedy);
+    Some(Next::Wait { writes: Vec::new(), waits: vec![wait] })
+}
+
+/// Longhorn's managers are new on every node, and so is what runs engines and replicas there. What is older beside that goes with the
+/// volumes that use it, and is not waited for.
+pub(super) fn longhorn(scene: &Scene<'_>) -> Standing {
+    let managers = scene.cluster.daemon_sets.get(STORAGE, MANAGER);
+    if managers.is_some_and(|managers| !managers.is_rolled_out()) {
+        let remedy = format!("kubectl -n {STORAGE} rollout status daemonset {MANAGER}");
+        let wait = wait(scene, format!("DaemonSet {STORAGE}/{MANAGER} is not rolled out"), remedy);
+        return Standing::Unfinished(Next::Wait { writes: Vec::new(), waits: vec![wait] });
+    }
+    let nodes = without_instance_manager(scene);
+    if nodes.is_empty() {
+        return Standing::Done;
+    }
+    let sentence = format!("Longhorn has no instance manager of its new image that runs on {}", nodes.join(", "));
+    let remedy = format!("kubectl -n {STORAGE} get instancemanagers.longhorn.io,pods -o wide");
+    Standing::Limited(wait(scene, sentence, remedy), FOR_INSTANCE_MANAGERS)
+}
+
+/// Nodes of Longhorn on which none runs of the image that Longhorn starts now.
+fn without_instance_manager<'a>(scene: &Scene<'a>) -> Vec<&'a str> {
+    let longhorn = &scene.cluster.longhorn;
+    let image = longhorn.settings.get(STORAGE, INSTANCE_MANAGER_IMAGE).map(|setting| setting.value.as_str());
+    let Some(image) = image.filter(|image| !image.is_empty()) else { return Vec::new() };
+    let runs_on = |node: &str| {
+        let mut all = longhorn.instance_managers.iter();
+        all.any(|one| one.spec.node_id == node && one.spec.image == image && one.status.current_state == RUNNING)
+    };
+    let nodes = longhorn.nodes.iter().map(|node| node.metadata.name.as_str());
+    nodes.filter(|node| !runs_on(node)).collect()
+}
+
+fn wait(scene: &Scene<'_>, sentence: String, remedy: String) -> Wait {
+    let subject = Subject::new(Kind::Upgrade, NAMESPACE, &scene.order.upgrade);
+    Wait::new(subject, Reason::ServiceNotReady, sentence, scene.now).with_remedy(remedy)
+}
