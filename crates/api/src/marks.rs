@@ -97,6 +97,9 @@ pub const WEBHOOK: &str = "drover.dev/webhook";
 ///
 /// The leader writes it, guarded by the Upgrade's resourceVersion, before it does what follows from it: so two operators
 /// cannot send two nodes on their way. Unlike the status it survives whoever writes the object without one. It stays.
+///
+/// On a Cluster with [`UPGRADE_TO`]: where its upgrade stands, as JSON: to which version, how it stands, a sentence, and since when. Nothing
+/// follows from it but whether the operator looks at what the cluster is made of: once it is up to date, it does not.
 pub const PROGRESS: &str = "drover.dev/progress";
 
 /// Annotation of an Upgrade, by a person: whose steps its Jobs run, [`STEPS_RELEASE`] or [`STEPS_DROVER`]. Without it the
@@ -221,6 +224,16 @@ pub const LAST_GOOD: &str = "drover.dev/last-good";
 /// goes when something else is asked for.
 pub const WORKERS_FAILED: &str = "drover.dev/failed";
 
+/// Annotation of a Cluster of Cluster API, by a person: the version of Kubernetes that an operator raises it to, its control plane first. It
+/// stays.
+pub const UPGRADE_TO: &str = "drover.dev/upgrade-to";
+
+/// Annotation of a Cluster of Cluster API: a new Machine of its upgrade has failed; as JSON, which ones have, and why.
+///
+/// It comes in the one patch that pauses the Cluster (`spec.paused`), guarded by its resourceVersion. A person who resumes the Cluster leaves
+/// it there: it is not halted for these Machines again. It goes when every Machine is of the version.
+pub const CLUSTER_FAILED: &str = "drover.dev/failed";
+
 /// For [`ON_FAILURE`] on a TanzuKubernetesCluster: workers whose rollout got nowhere go back to what they were before.
 pub const RETURN: &str = "return";
 
@@ -266,6 +279,8 @@ mod tests {
             PLACES,
             FENCED,
             NODE_LEAVES,
+            UPGRADE_TO,
+            CLUSTER_FAILED,
         ]);
         for key in claims.into_iter().chain(ours) {
             assert!(key.starts_with(PREFIX), "{key}");

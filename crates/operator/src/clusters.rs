@@ -19,6 +19,9 @@ use crate::api::{Api, ApiError};
 use crate::survey::{groups, version_of};
 
 mod followed;
+mod keeper;
+
+pub use keeper::{Keeper, KeeperOptions};
 
 /// What a decision about a Cluster rests on; those of other products need not be served.
 const READ: [&str; 5] = ["Cluster", "KubeadmControlPlane", "MachineDeployment", "Machine", "TanzuKubernetesCluster"];
@@ -97,6 +100,21 @@ impl ClusterVerbs {
             done.push(lever.object);
         }
         Ok(done)
+    }
+
+    /// What speaks against leaving it to an operator, but for whose turn it is; nothing is written.
+    pub async fn would_leave(&self, to: &str) -> Result<(), ClusterError> {
+        match self.would_start(to).await {
+            Ok(_) => Ok(()),
+            Err(ClusterError::Refused(refusal)) if refusal.passes() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Leaves it to an operator to raise the cluster, when its turn comes.
+    pub async fn leave(&self, to: &str) -> Result<(), ClusterError> {
+        let look = self.look().await?;
+        self.pull(&look, &levers::leave(self.own(&look)?, to)?).await.map(drop)
     }
 
     /// Stays with an upgrade until nothing differs: raises what is next when its turn comes, and pauses the cluster if a new machine fails or
@@ -217,7 +235,8 @@ impl ClusterVerbs {
     ) -> Result<(), ClusterError> {
         let Some(version) = version_of(resource, served) else { return Ok(()) };
         let (group, plural) = (resource.group, resource.plural);
-        let path = format!("/apis/{group}/{version}/namespaces/{space}/{plural}");
+        let source = Source::of(resource, version, space);
+        let path = source.path.clone();
         let act = |cause| ClusterError::Api { act: format!("list {plural} in {space}"), cause };
         let answer = match self.api.get(&path).await {
             Err(error) if error.code() == Some(404) => return Ok(()),
@@ -228,12 +247,7 @@ impl ClusterVerbs {
         for item in list.items {
             look.cluster.take_item(&format!("{group}/{version}"), resource.bare_kind(), item.get().as_bytes());
         }
-        look.sources.push(Source {
-            kind: resource.kind,
-            bare_kind: resource.bare_kind(),
-            api_version: format!("{group}/{version}"),
-            path: path.clone(),
-        });
+        look.sources.push(source);
         look.paths.entry(resource.kind).or_insert(path);
         Ok(())
     }

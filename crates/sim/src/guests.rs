@@ -32,38 +32,85 @@ impl Guests for SimulatedGuests {
         let is_meant = |(namespace, name): &(String, String)| keys.kubeconfig.contains(&address(namespace, name));
         let found = self.servers.iter().find(|(key, _)| is_meant(key));
         let reached = found.ok_or("no such host".to_owned()).map(|(key, guest)| {
-            let one = Reached {
-                gate: self.gate.clone(),
-                guest: guest.clone(),
-                key: key.clone(),
-                operator: self.operator.clone(),
-            };
-            Guest { client: one.client(), etcd: Arc::new(SimulatedEtcd(one)) }
+            let (client, management) = (self.client_of(key, guest), self.gate.server());
+            Reached { client, management, guest: guest.clone(), key: key.clone() }.guest()
         });
         Box::pin(async move { reached })
     }
 }
 
-/// One of them.
-#[derive(Debug, Clone)]
-struct Reached {
-    gate: Gate,
-    guest: ApiServer,
-    /// Of the Cluster, whose annotations tell what is wrong with it.
-    key: (String, String),
-    operator: String,
-}
-
-impl Reached {
-    fn client(&self) -> kube::Client {
-        let (guest, management, key) = (self.guest.direct("gate"), self.gate.server(), self.key.clone());
+impl SimulatedGuests {
+    fn client_of(&self, key: &(String, String), server: &ApiServer) -> kube::Client {
+        let (guest, management, key) = (server.direct("gate"), self.gate.server(), key.clone());
         let manner = Arc::new(move || match annotation(&management, &key, WORKLOAD_API).as_deref() {
             Some(SILENT) => Manner::Silent,
             Some(AWAY) => Manner::Refuses,
             _ if is_reachable(&guest) => Manner::Answers,
             _ => Manner::Refuses,
         });
-        self.gate.client_of(&self.guest, &self.operator, manner)
+        self.gate.client_of(server, &self.operator, manner)
+    }
+
+    /// What Jobs do, through the gate.
+    pub fn updates(self) -> Updates {
+        let (gate, operator) = (self.gate.clone(), self.operator.clone());
+        Updates { client: Arc::new(move || gate.client(&operator)), guests: Arc::new(self) }
+    }
+}
+
+/// Where the program works that updates the control plane of a guest cluster, in a Job.
+#[derive(Clone)]
+pub struct Updates {
+    /// The cluster that manages.
+    pub client: Arc<dyn Fn() -> kube::Client + Send + Sync>,
+    pub guests: Arc<dyn Guests>,
+}
+
+impl std::fmt::Debug for Updates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Updates").field("guests", &self.guests).finish_non_exhaustive()
+    }
+}
+
+/// Guest clusters in this process, without a gate: faults happen to nobody who asks them.
+#[derive(Debug, Clone)]
+pub struct OpenGuests {
+    pub management: ApiServer,
+    pub servers: Servers,
+    /// The kubeconfigs that lead to them.
+    pub ways: BTreeMap<(String, String), String>,
+}
+
+impl Guests for OpenGuests {
+    fn reach(&self, keys: Keys) -> BoxFuture<'static, Result<Guest, String>> {
+        let is_meant = |(key, _): &(&(String, String), &ApiServer)| self.ways.get(*key) == Some(&keys.kubeconfig);
+        let reached = self.servers.iter().find(is_meant).ok_or("no such host".to_owned()).map(|(key, guest)| {
+            let (client, management) = (guest.client("control-plane-upgrade"), self.management.clone());
+            Reached { client, management, guest: guest.clone(), key: key.clone() }.guest()
+        });
+        Box::pin(async move { reached })
+    }
+}
+
+/// One of them.
+#[derive(Clone)]
+struct Reached {
+    client: kube::Client,
+    management: ApiServer,
+    guest: ApiServer,
+    /// Of the Cluster, whose annotations tell what is wrong with it.
+    key: (String, String),
+}
+
+impl std::fmt::Debug for Reached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reached").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+impl Reached {
+    fn guest(self) -> Guest {
+        Guest { client: self.client.clone(), etcd: Arc::new(SimulatedEtcd(self)) }
     }
 }
 
@@ -106,7 +153,7 @@ impl SimulatedEtcd {
             let after = change(&Members::read(&direct), &direct)?;
             let mut map: ConfigMap = serde_json::from_value(after.object()).map_err(|error| error.to_string())?;
             map.metadata.resource_version = known.and_then(|known| known.metadata.resource_version);
-            let maps: Api<ConfigMap> = Api::namespaced(guests.client(), NAMESPACE);
+            let maps: Api<ConfigMap> = Api::namespaced(guests.client.clone(), NAMESPACE);
             maps.replace(NAME, &PostParams::default(), &map).await.map(drop).map_err(|error| error.to_string())
         })
     }
@@ -114,7 +161,7 @@ impl SimulatedEtcd {
 
 impl Etcd for SimulatedEtcd {
     fn members(&self) -> BoxFuture<'static, Result<Vec<Member>, String>> {
-        let (guest, cut_off) = (self.0.guest.direct("etcd"), is_cut_off(&self.0.gate.server(), &self.0.key));
+        let (guest, cut_off) = (self.0.guest.direct("etcd"), is_cut_off(&self.0.management, &self.0.key));
         let read = |guest: &Direct| {
             let members = Members::read(guest).0.into_iter();
             let read = members.map(|one| Member {
@@ -136,7 +183,7 @@ impl Etcd for SimulatedEtcd {
     }
 
     fn remove(&self, id: u64) -> BoxFuture<'static, Result<(), String>> {
-        let refused = annotation(&self.0.gate.server(), &self.0.key, MEMBER_REMOVAL).as_deref() == Some(REFUSED);
+        let refused = annotation(&self.0.management, &self.0.key, MEMBER_REMOVAL).as_deref() == Some(REFUSED);
         self.change(move |members, guest| match refused {
             true => Err("etcdserver: request timed out".to_owned()),
             false if members.0.iter().all(|member| member.id != id) => Ok(members.clone()),

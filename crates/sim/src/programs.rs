@@ -25,7 +25,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::guests::SimulatedGuests;
+use crate::guests::Updates;
 use crate::updates;
 
 /// Is told what the steps of an upgrade do and wait for.
@@ -41,12 +41,7 @@ pub fn run_elsewhere(prepares_by_drain: bool) -> BTreeSet<String> {
 }
 
 /// Runs until the future is dropped. `guests` are those whose control planes Jobs update, `repositories` serve what steps read of a release.
-pub async fn run(
-    server: ApiServer,
-    guests: Option<SimulatedGuests>,
-    repositories: Arc<dyn Repositories>,
-    listener: Listener,
-) {
+pub async fn run(server: ApiServer, guests: Option<Updates>, repositories: Arc<dyn Repositories>, listener: Listener) {
     // Before the first reading, so that nothing slips through between the two.
     let mut changes = server.changes();
     let mut machines = Machines {
@@ -99,7 +94,7 @@ struct Ended {
 struct Machines {
     listener: Listener,
     server: ApiServer,
-    guests: Option<SimulatedGuests>,
+    guests: Option<Updates>,
     repositories: Arc<dyn Repositories>,
     direct: Direct,
     clock: Clock,
@@ -179,8 +174,9 @@ impl Machines {
             let exit_code = match DrainFlags::of_container(&args) {
                 _ if id.container == UPDATE => match update {
                     Some((guests, Some(order))) => {
-                        let client = guests.gate.client(&guests.operator);
-                        let done = drover_operator::guest::update(client, &guests, clock, &order, &mut |_| {}).await;
+                        let client = (guests.client)();
+                        let done =
+                            drover_operator::guest::update(client, &*guests.guests, clock, &order, &mut |_| {}).await;
                         last_words = done.as_ref().err().map(ToString::to_string);
                         i32::from(done.is_err())
                     }

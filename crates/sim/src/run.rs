@@ -193,10 +193,9 @@ impl Stage {
         }
         tasks.spawn(World::run(server.clone(), world));
         if scenario.runs_programs() {
-            let updated = scenario.tanzu().map(|_| SimulatedGuests {
-                gate: gate.open(),
-                servers: guests.clone(),
-                operator: "control-plane-upgrade".to_owned(),
+            let updated = scenario.tanzu().map(|_| {
+                let (gate, servers) = (gate.open(), guests.clone());
+                SimulatedGuests { gate, servers, operator: "control-plane-upgrade".to_owned() }.updates()
             });
             let told = gate.clone();
             let listener = Arc::new(move |saying: &_| told.hear_program(saying));

@@ -10,6 +10,7 @@ use drover_core::guest::Order as GuestOrder;
 use drover_core::guest::tanzu::Settings;
 use drover_core::harvester::Settings as HarvesterSettings;
 use drover_core::planner;
+use drover_operator::clusters::{Keeper, KeeperOptions};
 use drover_operator::guest::{Clusters, ClustersOptions, update};
 use drover_operator::harvester::HarvesterOptions;
 use drover_operator::{ElectionOptions, Operator, OperatorOptions, Planner, PlannerOptions, Report};
@@ -51,6 +52,8 @@ pub struct Shift {
     plans_machines: bool,
     /// A guest cluster that is updated instead.
     guest: Option<GuestOrder>,
+    /// Its Cluster is left to the operators.
+    leaves_clusters: bool,
     /// How TanzuKubernetesClusters are kept, and how many are updated at once.
     tanzu: Option<(Settings, Option<usize>)>,
     /// How guest clusters are reached.
@@ -76,6 +79,7 @@ impl Shift {
             plans_machines: scenario.plans_machines(),
             tanzu: scenario.tanzu().map(|lines| (lines.settings(), scenario.guest_limit)),
             guest: order,
+            leaves_clusters: scenario.leaves_clusters(),
             servers,
         }
     }
@@ -169,17 +173,26 @@ impl Shift {
         let guests = self.guests(&name);
         let client = self.gate.client(&name);
         let (stop, stopped) = oneshot::channel::<()>();
+        let stopped = told_to_end(stopped).shared();
+        let keeper = self.leaves_clusters.then(|| {
+            let mut options = KeeperOptions::new("default", &name, clock);
+            options.election.name = lease.to_owned();
+            Keeper::new(self.gate.client(&name), options).run(stopped.clone())
+        });
         let task = tokio::spawn(async move {
             let tries = async {
                 while update(client.clone(), &guests, clock, &order, &mut |_| {}).await.is_err() {
                     clock.sleep(NEXT_TRY).await;
                 }
             };
-            tokio::select! {
-                biased;
-                Ok(()) = stopped => {}
-                () = tries => {}
-            }
+            let update = async {
+                tokio::select! {
+                    biased;
+                    () = stopped => {}
+                    () = tries => {}
+                }
+            };
+            join(update, OptionFuture::from(keeper)).await;
         });
         self.alive.insert(name, Running { task: Dying(task), stop, lease });
     }

@@ -11,6 +11,7 @@ use drover_corral::apiserver::{ApiServer, Options};
 use drover_corral::world::{World, WorldOptions};
 use drover_operator::harvester::{NoRepositories, Repositories};
 use drover_operator::{objects, survey};
+use drover_sim::live::ServedGuests;
 use drover_sim::{Scenario, live, programs};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -39,7 +40,8 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
     let clock = Clock::real();
     // Another cluster each time, by its uids too.
     let seed = clock.now().as_microsecond().unsigned_abs();
-    let server = ApiServer::new(Options { clock, seed, latency: Duration::ZERO, watch_window: WATCH_WINDOW });
+    let settings = Options { clock, seed, latency: Duration::ZERO, watch_window: WATCH_WINDOW };
+    let server = ApiServer::new(settings);
     let scenario = fill(&server, args)?;
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -53,13 +55,19 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
             options.kubelet.lease_period = lease_period;
         }
         options.kubelet.run_elsewhere.extend(programs::run_elsewhere(false));
+        let guests = match &scenario {
+            Some(scenario) => ServedGuests::start(scenario, &server, settings, &mut options).await?,
+            None => ServedGuests::default(),
+        };
         let world = tokio::spawn(World::run(server.clone(), options));
         let files: Arc<dyn Repositories> = match &scenario {
             Some(scenario) => scenario.release_files(server.clone()),
             None => Arc::new(NoRepositories),
         };
-        let programs = tokio::spawn(programs::run(server.clone(), None, files, Arc::new(|_| ())));
-        let acts = scenario.map(|scenario| tokio::spawn(live::play(server.clone(), scenario)));
+        let updates = guests.updates(&server);
+        let programs = tokio::spawn(programs::run(server.clone(), updates, files, Arc::new(|_| ())));
+        let servers = guests.servers.clone();
+        let acts = scenario.map(|scenario| tokio::spawn(live::play(server.clone(), scenario, servers)));
         let serving = args.serving.start(server).await?;
         match format.unwrap_or(Format::Table) {
             Format::Table => print(&format!("{}\nCtrl-C ends it.\n", serving.advice()))?,

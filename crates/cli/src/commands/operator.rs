@@ -14,6 +14,7 @@ use drover_clock::Clock;
 use drover_core::guest::MACHINE_TIMEOUT;
 use drover_core::guest::tanzu::Settings as GuestSettings;
 use drover_core::harvester::Settings;
+use drover_operator::clusters::{Keeper, KeeperOptions};
 use drover_operator::guest::{Clusters, ClustersOptions, LIMIT as GUEST_LIMIT, RealGuests};
 use drover_operator::harvester::{HarvesterOptions, HttpRepositories};
 use drover_operator::{
@@ -35,7 +36,7 @@ const LOGGED_FOR_DEBUGGING: &str = "debug,hyper=info,hyper_util=info,rustls=info
 
 #[derive(Debug, Args)]
 pub struct OperatorArgs {
-    /// Which controllers to run; this release has plan, harvester, planner and guest
+    /// Which controllers to run; this release has plan, harvester, planner, guest and cluster
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "plan", value_parser = controller)]
     controllers: Vec<Controller>,
     /// The namespace of the Plans and of the Lease [default: $SYSTEM_UPGRADE_CONTROLLER_NAMESPACE, else system-upgrade]
@@ -101,6 +102,7 @@ enum Controller {
     Harvester,
     Planner,
     Guest,
+    Cluster,
 }
 
 /// Labels that are given as one argument.
@@ -120,10 +122,12 @@ fn controller(name: &str) -> Result<Controller, String> {
         "harvester" => Ok(Controller::Harvester),
         "planner" => Ok(Controller::Planner),
         "guest" => Ok(Controller::Guest),
+        "cluster" => Ok(Controller::Cluster),
         "logs" => {
-            Err("the controller logs is not in this release, only plan, harvester, planner and guest are".to_owned())
+            Err("the controller logs is not in this release, only plan, harvester, planner, guest and cluster are"
+                .to_owned())
         }
-        _ => Err("there is no such controller, only plan, harvester, planner and guest".to_owned()),
+        _ => Err("there is no such controller, only plan, harvester, planner, guest and cluster".to_owned()),
     }
 }
 
@@ -174,6 +178,13 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
             tracing::info!("TanzuKubernetesClusters, Lease {namespace}/{name}");
             Clusters::new(client.clone(), clusters).run(until_told())
         });
+        let clusters = runs(Controller::Cluster).then(|| {
+            let mut keeper = KeeperOptions::new(&options.namespace, &options.identity, Clock::real());
+            keeper.limit = Some(args.guest_limit).filter(|limit| *limit > 0);
+            let ElectionOptions { namespace, name, .. } = &keeper.election;
+            tracing::info!("Clusters of Cluster API that are left to an operator, Lease {namespace}/{name}");
+            Keeper::new(client.clone(), keeper).run(until_told())
+        });
         let webhooks = match webhooks {
             Some(webhooks) => Some(Webhooks::bind(webhooks).await?.run(client.clone(), until_told())),
             None => None,
@@ -189,7 +200,7 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
             }
             Operator::new(client, options).run(until_told())
         });
-        tokio::join!(told, if_any(upgrades), if_any(planner), if_any(guests), if_any(webhooks));
+        tokio::join!(told, if_any(upgrades), if_any(planner), if_any(guests), if_any(clusters), if_any(webhooks));
         tracing::info!("stopped");
         Ok(())
     })
@@ -319,12 +330,13 @@ mod tests {
         assert_eq!(controller("plan"), Ok(Controller::Plan));
         assert_eq!(
             controller("logs").unwrap_err(),
-            "the controller logs is not in this release, only plan, harvester, planner and guest are"
+            "the controller logs is not in this release, only plan, harvester, planner, guest and cluster are"
         );
         assert_eq!(controller("guest"), Ok(Controller::Guest));
+        assert_eq!(controller("cluster"), Ok(Controller::Cluster));
         assert_eq!(
             controller("plans").unwrap_err(),
-            "there is no such controller, only plan, harvester, planner and guest"
+            "there is no such controller, only plan, harvester, planner, guest and cluster"
         );
     }
 }

@@ -52,6 +52,9 @@ struct Start {
     /// Stay until a Cluster of Cluster API is done: its workers are raised when their turn comes, and it is paused if a new machine fails
     #[arg(long)]
     wait: bool,
+    /// Leave a Cluster of Cluster API to an operator with the controller cluster, which begins when its turn comes and does all that --wait does
+    #[arg(long, conflicts_with = "wait")]
+    by_operator: bool,
     #[command(flatten)]
     connection: ConnectionArgs,
 }
@@ -221,6 +224,12 @@ async fn begin(start: &Start) -> anyhow::Result<()> {
                 "--wait is for Clusters of Cluster API: the operator goes on with a TanzuKubernetesCluster".to_owned()
             ))
         }
+        Target::Tanzu(..) if start.by_operator => {
+            anyhow::bail!(Usage(
+                "--by-operator is for Clusters of Cluster API: a TanzuKubernetesCluster is its operator's anyway"
+                    .to_owned()
+            ))
+        }
         Target::Tanzu(namespace, name) => {
             let verbs = TanzuVerbs::on(client.clone(), Clock::real(), namespace, name);
             let version = verbs.would_start(&start.to).await?;
@@ -235,6 +244,16 @@ async fn begin(start: &Start) -> anyhow::Result<()> {
     };
     let is_plane = |object: &ObjectRef| object.kind == "KubeadmControlPlane";
     let verbs = ClusterVerbs::on(client.clone(), Clock::real(), namespace, name);
+    if start.by_operator {
+        verbs.would_leave(&start.to).await?;
+        let object = ObjectRef::new("Cluster", namespace, name);
+        check(client, object, |cluster| cluster_intent(cluster, (namespace, name), &start.to)).await?;
+        verbs.leave(&start.to).await?;
+        return print(&format!(
+            "cluster/{namespace}/{name} is left to an operator (drover operator --controllers cluster); drover why cluster/{namespace}/{name} \
+             tells how far it is\n"
+        ));
+    }
     // Workers follow what has begun: it was checked then. Whoever waits may come when all is begun already.
     let begins = match verbs.would_start(&start.to).await {
         Err(ClusterError::Refused(Refusal::ControlPlaneFirst { .. } | Refusal::Nothing(..))) if start.wait => false,

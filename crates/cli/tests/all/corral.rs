@@ -68,6 +68,26 @@ fn a_scenario_brings_its_plan_along() {
     assert_eq!(plans, "plan.upgrade.cattle.io/upgrade\n");
 }
 
+#[test]
+fn a_scenario_brings_its_guest_clusters_along() {
+    let corral = Corral::start(&["--scenario", "guest-tkc"]);
+    let kubeconfig = corral.kubeconfig();
+
+    let asked = drover(&[
+        "why",
+        "tkc/default/my-tkc",
+        "--into-guest",
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+        "-o",
+        "json",
+    ]);
+    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+    let said: serde_json::Value = serde_json::from_slice(&asked.stdout).unwrap();
+    let unseen = said["unseen"].to_string();
+    assert!(!unseen.contains("my-tkc"), "the guest answers where its kubeconfig leads: {unseen}");
+}
+
 /// A zip archive with these files.
 fn archive(path: &Path, files: &[(&str, &str)]) {
     let mut archive = zip::ZipWriter::new(File::create(path).unwrap());

@@ -127,6 +127,7 @@ seen! {
         spec: MachineSpec,
     }
     MachineDeploymentStatus {
+        observed_generation: Option<i64>,
         replicas: i64,
         ready_replicas: i64,
         updated_replicas: i64,
@@ -263,8 +264,12 @@ impl MachineDeployment {
         self.spec.replicas.unwrap_or(1)
     }
 
+    /// As long as nobody has looked at what it asks for by now, none.
     pub fn updated(&self) -> i64 {
-        self.status.updated_replicas.max(self.status.up_to_date_replicas)
+        match self.status.observed_generation {
+            Some(observed) if observed < self.metadata.generation => 0,
+            _ => self.status.updated_replicas.max(self.status.up_to_date_replicas),
+        }
     }
 
     pub fn is_paused(&self) -> bool {

@@ -4,11 +4,13 @@
 //! raised only once the control plane is done: a Cluster of a class sees to that itself.
 
 mod following;
+mod keeping;
 
-pub use following::{Awaited, Next, follow};
+pub use following::{Awaited, Halted, Next, follow};
+pub use keeping::{AllAwaited, Said, Stand, Terms, Turn, asked, has_work, keep, said};
 
 use drover_api::cluster_api::PAUSED;
-use drover_api::marks::AFTER;
+use drover_api::marks::{AFTER, UPGRADE_TO};
 use serde_json::{Value, json};
 
 use super::order::Version;
@@ -45,8 +47,8 @@ pub enum Refusal {
     Provider { cluster: String, kind: String },
     #[error(
         "the machines of the control plane of {cluster} belong to nobody who would replace them: drover control-plane-upgrade \
-         --cluster-namespace {namespace} --cluster-name {name} --kubernetes-version {to} --upgrade-id ID does; the workers are raised by \
-         this command then"
+         --cluster-namespace {namespace} --cluster-name {name} --kubernetes-version {to} --upgrade-id ID does; the workers are raised \
+         after that"
     )]
     NobodysMachines { cluster: String, namespace: String, name: String, to: String },
     #[error("{cluster} is paused, and nothing would happen: drover upgrade resume {name}")]
@@ -83,11 +85,30 @@ pub enum Refusal {
     PausedByAnnotation { cluster: String, namespace: String, name: String },
 }
 
+impl Refusal {
+    /// Who leaves it to an operator need not do anything about it.
+    pub fn passes(&self) -> bool {
+        matches!(
+            self,
+            Refusal::ComesAfter { .. }
+                | Refusal::ControlPlaneFirst { .. }
+                | Refusal::Nothing(..)
+                | Refusal::NobodysMachines { .. }
+                | Refusal::Paused { .. }
+        )
+    }
+}
+
 /// A change that nobody undoes who has not seen the object as it is.
-fn lever<T: Projection>(object: &T, spec: Value) -> Lever {
+fn lever<T: Projection>(object: &T, mut patch: Value) -> Lever {
     let Meta { resource_version, .. } = object.metadata();
-    let guard = json!({ "resourceVersion": resource_version.to_string() });
-    Lever { object: ObjectRef::of(object), patch: json!({ "metadata": guard, "spec": spec }) }
+    json_patch::merge(&mut patch, &json!({ "metadata": { "resourceVersion": resource_version.to_string() } }));
+    Lever { object: ObjectRef::of(object), patch }
+}
+
+/// Of an object, this annotation; it goes with `null`.
+fn annotate(key: &str, value: impl Into<Value>) -> Value {
+    json!({ "metadata": { "annotations": { key: value.into() } } })
 }
 
 fn words(own: &Guest) -> String {
@@ -97,21 +118,37 @@ fn words(own: &Guest) -> String {
 pub fn pause(own: &Guest) -> Result<Lever, Refusal> {
     match own.spec.paused {
         true => Err(Refusal::AlreadyPaused(words(own))),
-        false => Ok(lever(own, json!({ "paused": true }))),
+        false => Ok(lever(own, json!({ "spec": { "paused": true } }))),
     }
 }
 
 pub fn resume(own: &Guest) -> Result<Lever, Refusal> {
     let (namespace, name) = (own.metadata.namespace.clone(), own.metadata.name.clone());
     match own.spec.paused {
-        true => Ok(lever(own, json!({ "paused": false }))),
+        true => Ok(lever(own, json!({ "spec": { "paused": false } }))),
         false if is_paused(&own.metadata) => Err(Refusal::PausedByAnnotation { cluster: words(own), namespace, name }),
         false => Err(Refusal::NotPaused(words(own))),
     }
 }
 
+/// Leaves it to an operator to raise a cluster to a version.
+pub fn leave(own: &Guest, to: &str) -> Result<Lever, Refusal> {
+    let version = Version::parse(to).ok_or_else(|| Refusal::NotAVersion(to.to_owned()))?;
+    match own.metadata.deletion_timestamp {
+        Some(_) => Err(Refusal::Deleting(words(own))),
+        None => Ok(lever(own, annotate(UPGRADE_TO, format!("v{version}")))),
+    }
+}
+
 /// What raises a cluster to a version: its class, or its control plane, or, once that is done, its workers.
 pub fn start(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Refusal> {
+    let levers = levers(cluster, own, to)?;
+    in_its_turn(cluster, own)?;
+    Ok(levers)
+}
+
+/// The same, whoever else has to be done first.
+fn levers(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Refusal> {
     let version = Version::parse(to).ok_or_else(|| Refusal::NotAVersion(to.to_owned()))?;
     let to = format!("v{version}");
     let api = &cluster.cluster_api;
@@ -126,7 +163,6 @@ pub fn start(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Ref
         let name = format!("cluster/{namespace}/{name}");
         return Err(Refusal::Paused { cluster: words(own), name });
     }
-    in_its_turn(cluster, own)?;
     let plane = api.control_plane_of(own).filter(|_| own.spec.control_plane_ref.kind == KubeadmControlPlane::KIND);
     let is_nobodys = own.spec.control_plane_ref.kind.is_empty() && own.spec.topology.is_none();
     if plane.is_none() && own.spec.topology.is_none() && !is_nobodys {
@@ -141,12 +177,12 @@ pub fn start(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Ref
     if let Some(topology) = &own.spec.topology {
         return match Version::parse(&topology.version).is_some_and(|asked| asked >= version) {
             true => Err(Refusal::Nothing(words(own), to)),
-            false => Ok(vec![lever(own, json!({ "topology": { "version": to } }))]),
+            false => Ok(vec![lever(own, json!({ "spec": { "topology": { "version": to } } }))]),
         };
     }
     let is_behind = |text: &str| Version::parse(text).is_none_or(|asked| asked < version);
     if let Some(plane) = plane.filter(|plane| is_behind(&plane.spec.version)) {
-        return Ok(vec![lever(plane, json!({ "version": to }))]);
+        return Ok(vec![lever(plane, json!({ "spec": { "version": to } }))]);
     }
     let is_left = members.is_empty() || members.iter().any(|machine| is_behind(&machine.spec.version));
     if is_nobodys && is_left {
@@ -158,11 +194,12 @@ pub fn start(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Ref
     if behind.is_empty() {
         return Err(Refusal::Nothing(words(own), to));
     }
-    let Pool { wanted, updated, .. } = Progress::of_cluster(cluster, own).control_plane;
-    if (updated < wanted && !is_nobodys) || is_left {
+    let Pool { wanted, updated, ready } = Progress::of_cluster(cluster, own).control_plane;
+    let updated = updated.min(ready);
+    if updated < wanted || is_left {
         return Err(Refusal::ControlPlaneFirst { to, updated, wanted });
     }
-    let raise = json!({ "template": { "spec": { "version": to } } });
+    let raise = json!({ "spec": { "template": { "spec": { "version": to } } } });
     Ok(behind.into_iter().map(|deployment| lever(deployment, raise.clone())).collect())
 }
 
@@ -233,7 +270,7 @@ mod tests {
 
     const LABEL: &str = "cluster.x-k8s.io/cluster-name";
 
-    fn object(kind: &str, name: &str, more: Value) -> Value {
+    pub fn object(kind: &str, name: &str, more: Value) -> Value {
         let group = if kind == "KubeadmControlPlane" { "controlplane.cluster.x-k8s.io" } else { "cluster.x-k8s.io" };
         let mut object = json!({
             "apiVersion": format!("{group}/v1beta1"), "kind": kind,
@@ -254,7 +291,10 @@ mod tests {
             object(
                 "Machine",
                 "m",
-                json!({ "metadata": { "labels": labels }, "spec": { "clusterName": "g", "version": "v1.33.1" } }),
+                json!({
+                    "metadata": { "labels": labels }, "spec": { "clusterName": "g", "version": "v1.33.1" },
+                    "status": { "nodeRef": { "name": "n" } },
+                }),
             ),
             object("MachineDeployment", "pool", json!({ "spec": pool })),
         ];
@@ -298,6 +338,9 @@ mod tests {
         let more = ("plane", json!({ "spec": { "version": "v1.34.1", "replicas": 2 } }));
         let one_of_two = started("v1.34.1", &[more, raised[1].clone()]);
         assert!(one_of_two.contains("with 1 of 2 machines"), "{one_of_two}");
+        let no_node = ("m", json!({ "status": { "nodeRef": null } }));
+        let not_ready = started("v1.34.1", &[raised.to_vec(), vec![no_node]].concat());
+        assert!(not_ready.contains("with 0 of 1 machines"), "{not_ready}");
         let new_pool = json!({ "spec": { "template": { "spec": { "version": "v1.34.1" } } } });
         let all = [raised[0].clone(), raised[1].clone(), ("pool", new_pool)];
         assert!(started("v1.34.1", &all).contains("there is nothing to start"));

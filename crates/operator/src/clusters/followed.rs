@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use drover_clock::Clock;
-use drover_core::cluster::Cluster;
+use drover_core::cluster::{Cluster, ObjectRef, Resource};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
@@ -13,14 +13,37 @@ use crate::engine::desk::COALESCE;
 use crate::follow::{self, Listener};
 use crate::head::Head;
 
-/// A kind in a namespace, and where an API server has it.
+/// A kind, in a namespace or in all, and where an API server has it.
 #[derive(Debug, Clone)]
 pub struct Source {
     pub kind: &'static str,
     /// Without what tells it from kinds of other groups.
     pub bare_kind: &'static str,
     pub api_version: String,
+    plural: &'static str,
+    /// Empty: all.
+    namespace: String,
     pub path: String,
+}
+
+impl Source {
+    pub fn of(resource: &Resource, version: &str, namespace: &str) -> Self {
+        let (api_version, plural) = (format!("{}/{version}", resource.group), resource.plural);
+        let place = if namespace.is_empty() { String::new() } else { format!("/namespaces/{namespace}") };
+        Source {
+            kind: resource.kind,
+            bare_kind: resource.bare_kind(),
+            path: format!("/apis/{api_version}{place}/{plural}"),
+            namespace: namespace.to_owned(),
+            api_version,
+            plural,
+        }
+    }
+
+    /// Where one of its objects is.
+    pub fn path_to(&self, object: &ObjectRef) -> String {
+        format!("/apis/{}/namespaces/{}/{}/{}", self.api_version, object.namespace, self.plural, object.name)
+    }
 }
 
 enum News {
@@ -102,9 +125,9 @@ impl Followed {
     /// The answer to a write.
     pub fn learn(&mut self, kind: &str, object: &[u8]) {
         let Ok(object) = std::str::from_utf8(object) else { return };
-        let namespace =
-            Head::of(object.as_bytes()).map(|head| format!("/namespaces/{}/", head.namespace)).unwrap_or_default();
-        let is_its = |source: &Source| source.kind == kind && source.path.contains(&namespace);
+        let Some(head) = Head::of(object.as_bytes()) else { return };
+        let is_in = |source: &Source| source.namespace.is_empty() || source.namespace == head.namespace;
+        let is_its = |source: &Source| source.kind == kind && is_in(source);
         if let Some(number) = self.sources.iter().position(is_its) {
             self.put(number, object.to_owned());
         }

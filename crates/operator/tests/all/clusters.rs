@@ -1,11 +1,12 @@
 //! What a person does to a Cluster of Cluster API, on the embedded API server: what is written, and what is refused before that.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drover_clock::Clock;
 use drover_corral::apiserver::{ApiServer, Direct, Options};
-use drover_operator::clusters::ClusterVerbs;
+use drover_operator::clusters::{ClusterVerbs, Keeper, KeeperOptions};
 use http::{Method, Request};
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -18,6 +19,8 @@ struct Ground {
     version: &'static str,
     /// The objects that were written to, in order.
     writes: Arc<Mutex<Vec<String>>>,
+    /// What was watched.
+    watched: Arc<Mutex<BTreeSet<String>>>,
 }
 
 const KINDS: [(&str, &str, &str); 4] = [
@@ -70,14 +73,18 @@ impl Ground {
         user.create(&serde_json::from_value::<Namespace>(namespace).unwrap()).unwrap();
         define(&user, version);
         let writes: Arc<Mutex<Vec<String>>> = Arc::default();
-        let noted = writes.clone();
+        let watched: Arc<Mutex<BTreeSet<String>>> = Arc::default();
+        let (noted, opened) = (writes.clone(), watched.clone());
         let client = crate::support::refusing::client(server.service("person"), move |request: &Request<Body>| {
+            if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+                opened.lock().unwrap().extend(request.uri().path().rsplit('/').next().map(str::to_owned));
+            }
             if request.method() == Method::PATCH {
                 noted.lock().unwrap().push(request.uri().path().rsplit('/').take(2).collect::<Vec<_>>().join(" of "));
             }
             None
         });
-        let ground = Ground { client, version, writes };
+        let ground = Ground { client, version, writes, watched };
         ground.make("Cluster", "web", json!({ "spec": cluster })).await;
         let template = json!({ "spec": { "version": workers } });
         let spec = json!({ "clusterName": "web", "replicas": 2, "template": template });
@@ -339,4 +346,109 @@ async fn a_new_machine_that_has_failed_pauses_the_cluster_and_whoever_waits_is_t
         "{said}"
     );
     assert_eq!(ground.read("Cluster", "web").await["spec"]["paused"], true);
+}
+
+/// An operator that ends with the test.
+struct Operator(tokio::task::JoinHandle<()>);
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Ground {
+    fn operator(&self, clock: Clock) -> Operator {
+        let keeper = Keeper::new(self.client.clone(), KeeperOptions::new("team", "operator-1", clock));
+        Operator(tokio::spawn(keeper.run(std::future::pending())))
+    }
+
+    /// Where the upgrade stands, and in which words.
+    async fn stands(&self) -> (String, String) {
+        let said = self.read("Cluster", "web").await["metadata"]["annotations"]["drover.dev/progress"].clone();
+        let said: Value = serde_json::from_str(said.as_str().unwrap_or("{}")).unwrap();
+        let text = |field: &str| said[field].as_str().unwrap_or_default().to_owned();
+        (text("stand"), text("sentence"))
+    }
+
+    async fn stands_as(&self, clock: Clock, stand: &str) -> String {
+        for _ in 0..600 {
+            let (said, sentence) = self.stands().await;
+            if said == stand {
+                return sentence;
+            }
+            clock.sleep(Duration::from_secs(1)).await;
+        }
+        panic!("it never says {stand}: {:?}", self.stands().await);
+    }
+
+    fn watched(&self) -> Vec<String> {
+        std::mem::take(&mut *self.watched.lock().unwrap()).into_iter().collect()
+    }
+}
+
+const COUNTS: &str =
+    r#"{ "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "upToDateReplicas": 2, "availableReplicas": 2 }"#;
+
+#[tokio::test]
+async fn an_operator_raises_what_is_left_to_it_says_how_far_it_is_and_looks_at_no_machine_when_it_is_done() {
+    let ground = Ground::new("v1beta2", "v1.33.4", &["v1.33.4"], "v1.33.4").await;
+    let clock = Clock::scaled(Clock::real().now(), 100.0);
+    let _operator = ground.operator(clock);
+    clock.sleep(Duration::from_secs(60)).await;
+    assert_eq!(ground.written(), Vec::<String>::new(), "nobody has left it to anybody");
+    assert_eq!(ground.watched(), ["clusters"]);
+
+    ground.verbs().leave("1.34.1").await.unwrap();
+    let sentence = ground.stands_as(clock, "Rolling").await;
+    assert!(sentence.starts_with("the control plane is on its way to v1.34.1, with 0 of 1 machines"), "{sentence}");
+    assert_eq!(ground.read("KubeadmControlPlane", "web").await["spec"]["version"], "v1.34.1");
+    assert_eq!(ground.watched(), ["clusters", "kubeadmcontrolplanes", "machinedeployments", "machines"]);
+
+    ground.change("Machine", "web-0", json!({ "spec": { "version": "v1.34.1" } })).await;
+    let is_raised = |object: Value| object["spec"]["template"]["spec"]["version"] == "v1.34.1";
+    while !is_raised(ground.read("MachineDeployment", "web-md").await) {
+        clock.sleep(Duration::from_secs(1)).await;
+    }
+    let status: Value = serde_json::from_str(COUNTS).unwrap();
+    ground.change("MachineDeployment", "web-md", json!({ "status": status })).await;
+    ground.stands_as(clock, "UpToDate").await;
+    clock.sleep(Duration::from_secs(10)).await;
+    ground.watched();
+    ground.written();
+    ground.change("Machine", "web-0", json!({ "metadata": { "annotations": { "a": "b" } } })).await;
+    clock.sleep(Duration::from_secs(700)).await;
+    assert_eq!(ground.written(), Vec::<String>::new());
+    assert!(
+        ground.watched().iter().all(|kind| kind == "clusters"),
+        "a watch ends after ten minutes, and is opened again"
+    );
+}
+
+#[tokio::test]
+async fn an_operator_pauses_what_gets_nowhere_and_goes_on_when_somebody_resumes_it() {
+    let ground = Ground::new("v1beta1", "v1.34.1", &["v1.33.4"], "v1.33.4").await;
+    let clock = Clock::scaled(Clock::real().now(), 100.0);
+    let _operator = ground.operator(clock);
+    ground.verbs().leave("v1.34.1").await.unwrap();
+    ground.stands_as(clock, "Rolling").await;
+    let failed =
+        json!({ "spec": { "version": "v1.34.1" }, "status": { "failureMessage": "no quota", "nodeRef": null } });
+    ground.change("Machine", "web-0", failed).await;
+    let sentence = ground.stands_as(clock, "MachineFailed").await;
+    assert!(sentence.starts_with("Machine team/web-0 has failed: no quota; the cluster is paused"), "{sentence}");
+    assert_eq!(ground.read("Cluster", "web").await["spec"]["paused"], true);
+
+    ground.verbs().resume().await.unwrap();
+    ground.stands_as(clock, "Rolling").await;
+    assert_eq!(ground.read("Cluster", "web").await["spec"]["paused"], false, "whoever resumes it has seen why");
+
+    let healed = json!({ "status": { "failureMessage": null, "nodeRef": { "name": "n" } } });
+    ground.change("Machine", "web-0", healed).await;
+    let status: Value = serde_json::from_str(COUNTS).unwrap();
+    let workers = json!({ "spec": { "template": { "spec": { "version": "v1.34.1" } } }, "status": status });
+    ground.change("MachineDeployment", "web-md", workers).await;
+    ground.stands_as(clock, "UpToDate").await;
+    let cluster = ground.read("Cluster", "web").await;
+    assert_eq!(cluster["metadata"]["annotations"]["drover.dev/failed"], Value::Null);
 }

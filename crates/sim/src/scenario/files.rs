@@ -150,6 +150,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "guest-tkc-workers-never-come",
     "guest-tkc-workers-return",
     "guest-v1beta1",
+    "guest-workers-follow",
     "guest-tkc-worker-stays",
     "guest-tkc-addons",
     "guest-tkc-addon-fails",

@@ -54,7 +54,7 @@ pub struct Guest {
     /// Merged into the spec of the TanzuKubernetesCluster.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub spec: Value,
-    /// Of the TanzuKubernetesCluster.
+    /// Of the TanzuKubernetesCluster, or of the Cluster if there is none.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// More objects of the guest cluster.
@@ -164,10 +164,19 @@ impl Scenario {
         let Some(first) = &self.guest else { return Vec::new() };
         let mut objects = definitions::guest(first.cluster_api.contract());
         for guest in self.guests().filter(|guest| !guest.is_new()) {
-            objects.extend(guest.settled(&self.from).settled(Timestamp::UNIX_EPOCH).management);
+            let mut own = guest.settled(&self.from).settled(Timestamp::UNIX_EPOCH).management;
+            for cluster in own.iter_mut().filter(|one| one["kind"] == "Cluster" && !guest.tanzu) {
+                cluster["metadata"]["annotations"] = json!(guest.annotations);
+            }
+            objects.extend(own);
         }
         objects.extend(self.tanzu_objects());
         objects
+    }
+
+    /// Whether Clusters are left to the operators.
+    pub fn leaves_clusters(&self) -> bool {
+        self.guests().any(|guest| !guest.tanzu && guest.annotations.contains_key("drover.dev/upgrade-to"))
     }
 
     /// All guest clusters.

@@ -99,6 +99,11 @@ fn machines_of_v1beta1_are_replaced_as_those_of_v1alpha2_are_and_workers_follow(
 }
 
 #[test]
+fn workers_of_a_cluster_that_is_left_to_an_operator_follow_whoever_crashes() {
+    no_fault_does_harm("guest-workers-follow", &Fault::CrashBefore, 17);
+}
+
+#[test]
 fn a_virtual_machine_that_is_off_for_a_while_costs_time_and_nothing_else() {
     no_fault_does_harm("guest-three-machines", &Fault::VirtualMachineOff, 9);
 }

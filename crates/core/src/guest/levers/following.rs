@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use drover_api::marks::CLUSTER_FAILED;
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::{Lever, Refusal, pause, start};
+use super::{Lever, Refusal, annotate, pause, start};
 use crate::cluster::cluster_api::{Cluster as Guest, Machine};
 use crate::cluster::{Cluster, ObjectRef};
 use crate::guest::order::Version;
@@ -25,6 +28,25 @@ pub enum Next {
     Done,
 }
 
+/// Why a cluster was paused, as kept in [`CLUSTER_FAILED`].
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Halted {
+    /// The uids of Machines: whoever resumes the cluster has seen them, and it is not halted for one of them again.
+    pub machines: BTreeSet<String>,
+    pub why: String,
+}
+
+impl Halted {
+    pub fn of(own: &Guest) -> Option<Self> {
+        serde_json::from_str(own.metadata.annotations.get(CLUSTER_FAILED)?).ok()
+    }
+
+    /// What is left to be written when all is over.
+    pub(super) fn outlived(own: &Guest) -> Option<Value> {
+        own.metadata.annotations.get(CLUSTER_FAILED).map(|_| annotate(CLUSTER_FAILED, Value::Null))
+    }
+}
+
 /// Since when new Machines have been waited for to become Nodes, by who follows: what the clocks of other machines say is not compared.
 #[derive(Debug, Default)]
 pub struct Awaited {
@@ -35,7 +57,9 @@ pub struct Awaited {
 impl Awaited {
     /// Takes in who is waited for now, which is a time that nobody can set.
     pub fn look(&mut self, cluster: &Cluster, own: &Guest, to: &str, now: Timestamp) {
-        let coming = raised(cluster, own, to).filter(|machine| machine.status.node_ref.name.is_empty());
+        let known = Halted::of(own).unwrap_or_default().machines;
+        let is_awaited = |one: &&Machine| one.status.node_ref.name.is_empty() && !known.contains(&one.metadata.uid);
+        let coming = raised(cluster, own, to).filter(is_awaited);
         let coming: BTreeSet<&str> = coming.map(|machine| machine.metadata.uid.as_str()).collect();
         self.now = now;
         self.since.retain(|uid, _| coming.contains(uid.as_str()));
@@ -71,8 +95,15 @@ pub fn follow(
     awaited: &Awaited,
     limit: SignedDuration,
 ) -> Result<Next, Refusal> {
-    if let Some(why) = stranded(cluster, own, to, awaited, limit) {
-        return Ok(Next::Halt { lever: Box::new(pause(own)?), why });
+    let known = Halted::of(own).unwrap_or_default();
+    let stranded = stranded(cluster, own, to, awaited, limit, &known);
+    if let Some((machine, why)) = stranded.filter(|_| !own.is_paused()) {
+        let mut machines = known.machines;
+        machines.insert(machine.metadata.uid.clone());
+        let mut lever = pause(own)?;
+        let halted = Halted { machines, why: why.clone() };
+        json_patch::merge(&mut lever.patch, &annotate(CLUSTER_FAILED, json!(halted).to_string()));
+        return Ok(Next::Halt { lever: Box::new(lever), why });
     }
     match start(cluster, own, to) {
         Ok(levers) => Ok(Next::Raise(levers)),
@@ -94,15 +125,23 @@ pub fn follow(
     }
 }
 
-/// A Machine of the new version that does not get there, and why.
-fn stranded(cluster: &Cluster, own: &Guest, to: &str, awaited: &Awaited, limit: SignedDuration) -> Option<String> {
-    raised(cluster, own, to).find_map(|machine| {
+/// A Machine of the new version that does not get there, and why; none that somebody knows of.
+fn stranded<'a>(
+    cluster: &'a Cluster,
+    own: &'a Guest,
+    to: &str,
+    awaited: &Awaited,
+    limit: SignedDuration,
+    known: &Halted,
+) -> Option<(&'a Machine, String)> {
+    let is_news = |machine: &&Machine| !known.machines.contains(&machine.metadata.uid);
+    raised(cluster, own, to).filter(is_news).find_map(|machine| {
         let name = ObjectRef::of(machine).in_words();
         if let Some(why) = machine.failure() {
-            return Some(format!("{name} has failed: {why}"));
+            return Some((machine, format!("{name} has failed: {why}")));
         }
         let minutes = limit.as_mins();
-        (awaited.waited(machine) > limit).then(|| format!("{name} is no Node after {minutes} minutes"))
+        (awaited.waited(machine) > limit).then(|| (machine, format!("{name} is no Node after {minutes} minutes")))
     })
 }
 
@@ -162,13 +201,12 @@ mod tests {
         let failed = json!({ "failureMessage": "no quota" });
         let said = followed(&[plane.clone(), ("m", made("v1.34.1", failed.clone()))]);
         assert_eq!(said, r#"Machine guests/m has failed: no quota: Cluster/guests/g {"paused":true}"#);
-        let late = followed_for(16, &[plane.clone(), ("m", made("v1.34.1", json!({})))]);
+        let no_node = json!({ "nodeRef": null });
+        let late = followed_for(16, &[plane.clone(), ("m", made("v1.34.1", no_node.clone()))]);
         assert_eq!(late, r#"Machine guests/m is no Node after 15 minutes: Cluster/guests/g {"paused":true}"#);
-        for (version, minutes, status) in [
-            ("v1.34.1", 14, json!({})),
-            ("v1.34.1", 60, json!({ "nodeRef": { "name": "n" } })),
-            ("v1.33.1", 60, failed),
-        ] {
+        for (version, minutes, status) in
+            [("v1.34.1", 14, no_node), ("v1.34.1", 60, json!({ "nodeRef": { "name": "n" } })), ("v1.33.1", 60, failed)]
+        {
             let said = followed_for(minutes, &[plane.clone(), ("m", made(version, status))]);
             assert!(!said.contains("paused"), "{said}");
         }

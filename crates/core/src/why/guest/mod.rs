@@ -23,6 +23,7 @@ use super::{Explanation, driver};
 use crate::cluster::cluster_api::{Cluster as Guest, Machine, MachineDeployment, Reference, is_paused};
 use crate::cluster::{Cluster, INSIDE, ObjectRef, Projection};
 use crate::guest::Version;
+use crate::guest::levers::{self, Halted, Stand};
 pub use machine::explain as explain_machine;
 pub use progress::{Pool, Progress, is_of};
 pub use tanzu::explain as explain_tanzu;
@@ -50,6 +51,7 @@ pub fn explain(cluster: &Cluster, own: &Guest) -> Explanation {
         let chains = workers::holds(cluster, deployment).into_iter().chain(behind(own, &progress, deployment));
         causes.extend(chains.map(below("its workers are not done")).filter_map(|one| found.cause(one, false)));
     }
+    causes.extend(left_to_an_operator(own, &progress).and_then(Cause::of));
     if progress.differs {
         causes.extend(controllers(cluster, &found.object).and_then(Cause::of));
     }
@@ -149,6 +151,13 @@ fn pause(own: &Guest, progress: &Progress) -> Option<Link> {
     let since = own.condition(PAUSED_CONDITION).filter(|paused| paused.is_true());
     let (namespace, name) = (&own.metadata.namespace, &own.metadata.name);
     let link = paused(own, "cluster").since(since.and_then(|since| since.last_transition_time));
+    let link = match (own.spec.paused, Halted::of(own)) {
+        (true, Some(halted)) => {
+            let statement = format!("{} was paused: {}", ObjectRef::of(own).in_words(), halted.why);
+            Link::proven(ObjectRef::of(own), statement).since(link.since)
+        }
+        _ => link,
+    };
     let link = match own.spec.paused {
         true => link.remedy(format!("drover upgrade resume cluster/{namespace}/{name}")),
         false => link,
@@ -191,6 +200,36 @@ fn topology(own: &Guest) -> Option<Chain> {
         }
         _ => link(format!("{name} is being changed: {said}")).outlook(Outlook::Yes).as_usual(),
     }])
+}
+
+/// An upgrade that its owner has left to an operator, and that is not under way.
+fn left_to_an_operator(own: &Guest, progress: &Progress) -> Option<Chain> {
+    let to = levers::asked(own);
+    if to.is_empty() || is_of(&progress.to, to) && !progress.differs {
+        return None;
+    }
+    let name = ObjectRef::of(own).in_words();
+    let Some(said) = levers::said(own).filter(|said| said.to == to) else {
+        let statement =
+            format!("{name} is left to an operator, which raises it to {to}, and none has said anything of it");
+        let remedy = "run one: drover operator --controllers cluster";
+        return Some(vec![Link::proven(ObjectRef::of(own), statement).remedy(remedy)]);
+    };
+    let link = Link::proven(ObjectRef::of(own), said.sentence).since(Some(said.since));
+    let asks_anew = format!("ask for another: drover upgrade start {} --to VERSION --by-operator", named(own));
+    match said.stand {
+        // Its parts tell, or that it is paused.
+        Stand::UpToDate | Stand::Rolling | Stand::ClusterPaused | Stand::MachineFailed => None,
+        Stand::AnotherClusterFirst | Stand::PredecessorFirst => Some(vec![link.outlook(Outlook::Yes).as_usual()]),
+        Stand::OrderRefused => Some(vec![link.remedy("mend the annotation drover.dev/after")]),
+        Stand::VersionRefused => Some(vec![link.remedy(asks_anew)]),
+        Stand::AnotherControllerActs => Some(vec![link.remedy("let that one raise it")]),
+    }
+}
+
+/// As the command line names it.
+fn named(own: &Guest) -> String {
+    format!("cluster/{}/{}", own.metadata.namespace, own.metadata.name)
 }
 
 fn failure(own: &Guest) -> Option<Chain> {

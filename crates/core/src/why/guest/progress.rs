@@ -44,12 +44,13 @@ impl Progress {
         let (namespace, name) = (&own.metadata.namespace, &own.metadata.name);
         let plane = api.control_plane_of(own);
         let machines: Vec<&Machine> = api.machines_of(namespace, name).collect();
+        let members = || machines.iter().filter(|machine| machine.is_of_control_plane());
         let to = match (&own.spec.topology, plane) {
             (Some(topology), _) => topology.version.clone(),
             (None, Some(plane)) => plane.spec.version.clone(),
-            (None, None) => String::new(),
+            // Nobody asks for a version of machines that belong to nobody: they are what the newest of them is.
+            (None, None) => newest(members()).unwrap_or_default(),
         };
-        let members = || machines.iter().filter(|machine| machine.is_of_control_plane());
         let is_updated = |machine: &&&Machine| is_of(&machine.spec.version, &to) && is_up_to_date(machine);
         let control_plane = Pool {
             wanted: plane.map_or_else(|| count(members()), |plane| plane.wanted()),
@@ -156,9 +157,16 @@ fn is_up_to_date(machine: &Machine) -> bool {
 }
 
 fn lowest(machines: &[&Machine]) -> Option<String> {
-    let versions = machines.iter().map(|machine| machine.spec.version.as_str());
-    let parsed = versions.filter_map(|version| Some((Version::parse(version)?, version)));
-    parsed.min().map(|(_, version)| version.to_owned())
+    versions(machines.iter()).min().map(|(_, version)| version.to_owned())
+}
+
+fn newest<'a>(machines: impl Iterator<Item = &'a &'a Machine>) -> Option<String> {
+    versions(machines).max().map(|(_, version)| version.to_owned())
+}
+
+fn versions<'a>(machines: impl Iterator<Item = &'a &'a Machine>) -> impl Iterator<Item = (Version, &'a str)> {
+    let versions = machines.map(|machine| machine.spec.version.as_str());
+    versions.filter_map(|version| Some((Version::parse(version)?, version)))
 }
 
 #[cfg(test)]
