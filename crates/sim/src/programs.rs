@@ -180,7 +180,9 @@ impl Machines {
                 _ if id.container == UPDATE => match update {
                     Some((guests, Some(order))) => {
                         let client = guests.gate.client(&guests.operator);
-                        let done = drover_operator::guest::update(client, &guests, clock, &order, &mut |_| {}).await;
+                        let mut tell = |saying| guests.gate.hear_update(&saying);
+                        let done = drover_operator::guest::update(client, &guests, clock, &order, &mut tell).await;
+                        guests.gate.hear_end(&done);
                         last_words = done.as_ref().err().map(ToString::to_string);
                         i32::from(done.is_err())
                     }

@@ -8,6 +8,8 @@ use http::Method;
 use http::request::Parts;
 use serde_json::Value;
 
+use crate::campaign::reach;
+
 /// What of the past decisions is remembered: far more than can be under way at once.
 const REMEMBERED: usize = 4096;
 
@@ -122,7 +124,7 @@ impl Decided {
             };
             same_object && same_act
         };
-        self.planned.iter().rev().find(is_it).map(|write| format!("Planner{:?}", write.purpose))
+        self.planned.iter().rev().find(is_it).map(|write| reach::of_planner(write.purpose))
     }
 
     /// Why a request is made. What no decision about a Plan asked for is the election's, or undoes marks.

@@ -14,7 +14,7 @@ use drover_clock::{Clock, later};
 use drover_core::decision::Purpose;
 use drover_core::planner;
 use drover_corral::apiserver::{ApiServer, ApiService};
-use drover_operator::Report;
+use drover_operator::{Report, guest};
 use drover_operator::harvester::steps::Saying;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
@@ -29,6 +29,7 @@ pub use self::asked::{Asked, Decided, Tally};
 pub use self::body::Rewrite;
 use self::body::{GatedBody, GatedWatch};
 use crate::acts;
+use crate::campaign::reach;
 use crate::faults::{Fault, Incident, Moment, Turn};
 use crate::guests::Servers;
 use crate::record::Record;
@@ -246,6 +247,24 @@ impl Gate {
         }
     }
 
+    /// Counts what the update of a control plane waits for.
+    pub fn hear_update(&self, saying: &guest::Saying) {
+        if let guest::Saying::Waits(waits) = saying {
+            waits.iter().for_each(|wait| self.count_reason(reach::of_control_plane(wait.reason)));
+        }
+    }
+
+    /// The same of what it has failed with.
+    pub fn hear_end(&self, result: &Result<(), guest::UpdateError>) {
+        if let Err(guest::UpdateError::Failed(failure)) = result {
+            self.count_reason(reach::of_control_plane(failure.reason));
+        }
+    }
+
+    fn count_reason(&self, name: String) {
+        *self.shared().reasons.entry(name).or_default() += 1;
+    }
+
     /// Lets every write go that was held back, wherever it was to land.
     pub async fn land_all(&self) -> usize {
         let held = std::mem::take(&mut self.shared().held);
@@ -432,6 +451,12 @@ impl Shared {
         let number = self.writes;
         let purpose = self.decided.purpose(asked);
         *self.purposes.entry(purpose.clone()).or_default() += 1;
+        if asked.plural == "tanzukubernetesclusters" {
+            let waits = asked.body["status"]["waits"].as_array().into_iter().flatten();
+            for reason in waits.filter_map(|wait| wait["reason"].as_str()) {
+                *self.reasons.entry(reach::of_cluster(reason)).or_default() += 1;
+            }
+        }
         let object = format!("{purpose} {}/{}/{}", asked.kind(), asked.namespace, asked.name);
         let met = *self.purposes_met.entry(object).and_modify(|count| *count += 1).or_insert(1);
         let all = self.purposes.get(&purpose).copied().unwrap_or(1);
