@@ -115,6 +115,7 @@ impl SimulatedEtcd {
 impl Etcd for SimulatedEtcd {
     fn members(&self) -> BoxFuture<'static, Result<Vec<Member>, String>> {
         let (guest, cut_off) = (self.0.guest.direct("etcd"), is_cut_off(&self.0.gate.server(), &self.0.key));
+        let sabotage = self.0.gate.sabotage();
         let read = |guest: &Direct| {
             let members = Members::read(guest).0.into_iter();
             let read = members.map(|one| Member {
@@ -124,7 +125,9 @@ impl Etcd for SimulatedEtcd {
                 learner: one.learner,
                 leader: one.leader,
             });
-            read.collect()
+            let mut read: Vec<Member> = read.collect();
+            sabotage.into_iter().for_each(|sabotage| sabotage.rewrite_members(&mut read));
+            read
         };
         let answer =
             if cut_off || !is_reachable(&guest) { Err("connection refused".to_owned()) } else { Ok(read(&guest)) };

@@ -28,6 +28,9 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::guests::SimulatedGuests;
 use crate::updates;
 
+/// Clients for programs, by whom they act as.
+pub type Clients = Arc<dyn Fn(&str) -> kube::Client + Send + Sync>;
+
 /// Is told what the steps of an upgrade do and wait for.
 pub type Listener = Arc<dyn Fn(&Saying) + Send + Sync>;
 
@@ -43,6 +46,7 @@ pub fn run_elsewhere(prepares_by_drain: bool) -> BTreeSet<String> {
 /// Runs until the future is dropped. `guests` are those whose control planes Jobs update, `repositories` serve what steps read of a release.
 pub async fn run(
     server: ApiServer,
+    clients: Clients,
     guests: Option<SimulatedGuests>,
     repositories: Arc<dyn Repositories>,
     listener: Listener,
@@ -52,7 +56,7 @@ pub async fn run(
     let mut machines = Machines {
         direct: server.direct("node/drain"),
         clock: server.clock(),
-        server,
+        clients,
         guests,
         repositories,
         listener,
@@ -98,7 +102,7 @@ struct Ended {
 
 struct Machines {
     listener: Listener,
-    server: ApiServer,
+    clients: Clients,
     guests: Option<SimulatedGuests>,
     repositories: Arc<dyn Repositories>,
     direct: Direct,
@@ -163,7 +167,7 @@ impl Machines {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let own_pod = Subject { kind: Kind::Pod, namespace: namespace.clone(), name: name.clone() };
         let program = if run.container == APPLY { "steps" } else { "drain" };
-        let client = self.server.client(&format!("{node}/{program}"));
+        let client = (self.clients)(&format!("{node}/{program}"));
         let clock = self.clock;
         let args = match stand_in(pod, &run.container) {
             Some(args) => args,

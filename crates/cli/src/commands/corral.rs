@@ -58,7 +58,9 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
             Some(scenario) => scenario.release_files(server.clone()),
             None => Arc::new(NoRepositories),
         };
-        let programs = tokio::spawn(programs::run(server.clone(), None, files, Arc::new(|_| ())));
+        let of_programs = server.clone();
+        let clients = Arc::new(move |actor: &str| of_programs.client(actor));
+        let programs = tokio::spawn(programs::run(server.clone(), clients, None, files, Arc::new(|_| ())));
         let acts = scenario.map(|scenario| tokio::spawn(live::play(server.clone(), scenario)));
         let serving = args.serving.start(server).await?;
         match format.unwrap_or(Format::Table) {

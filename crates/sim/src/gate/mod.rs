@@ -14,8 +14,8 @@ use drover_clock::{Clock, later};
 use drover_core::decision::Purpose;
 use drover_core::planner;
 use drover_corral::apiserver::{ApiServer, ApiService};
-use drover_operator::{Report, guest};
 use drover_operator::harvester::steps::Saying;
+use drover_operator::{Report, guest};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -194,6 +194,19 @@ impl Gate {
     /// The same for whoever is no operator: writes are neither counted nor tampered with.
     pub fn open(&self) -> Self {
         Gate { is_open: true, ..self.clone() }
+    }
+
+    /// A client for a program in a pod: nothing goes wrong with its requests, but what a planted bug does.
+    pub fn program(&self, actor: &str) -> kube::Client {
+        match self.sabotage {
+            Some(_) => self.open().client(actor),
+            None => self.server.client(actor),
+        }
+    }
+
+    /// What is planted.
+    pub fn sabotage(&self) -> Option<Sabotage> {
+        self.sabotage
     }
 
     /// A client whose requests pass this gate.
@@ -506,7 +519,11 @@ impl Exchange<'_> {
     async fn write(mut self) -> Response<GatedBody> {
         let gate = self.gate;
         if gate.is_open {
-            return self.answer().await;
+            let purpose = self.asked.by_itself();
+            return match self.spoil(&purpose).await {
+                Some(answer) => answer,
+                None => self.answer().await,
+            };
         }
         let (purpose, mut faults, due) = gate.shared().next_write(&self.asked);
         let state = gate.record().note_write(&purpose);
@@ -514,16 +531,8 @@ impl Exchange<'_> {
         for held in due {
             gate.land(held).await;
         }
-        if let Some(sabotage) = gate.sabotage {
-            match sabotage.rewrite(&purpose, &mut self.asked, &gate.server) {
-                Verdict::Pass => {}
-                Verdict::Changed => self.body = Bytes::from(self.asked.body.to_string()),
-                Verdict::Pretend(body) => return whole(StatusCode::OK, Bytes::from(body.to_string())),
-                Verdict::Also(copy) => {
-                    let body = Bytes::from(copy.to_string());
-                    let Ok(_) = self.inner.clone().call(request(self.head.clone(), body)).await;
-                }
-            }
+        if let Some(answer) = self.spoil(&purpose).await {
+            return answer;
         }
         let (done_to_it, acts): (Vec<Fault>, Vec<Fault>) = faults.into_iter().partition(Fault::is_done_to_a_write);
         for act in &acts {
@@ -536,6 +545,21 @@ impl Exchange<'_> {
                 self.suffer(fault).await
             }
         }
+    }
+
+    /// Does what a planted bug does to a write; none if it goes on.
+    async fn spoil(&mut self, purpose: &str) -> Option<Response<GatedBody>> {
+        let sabotage = self.gate.sabotage?;
+        match sabotage.rewrite(purpose, &mut self.asked, &self.server, &self.gate.server) {
+            Verdict::Pass => {}
+            Verdict::Changed => self.body = Bytes::from(self.asked.body.to_string()),
+            Verdict::Pretend(body) => return Some(whole(StatusCode::OK, Bytes::from(body.to_string()))),
+            Verdict::Also(copy) => {
+                let body = Bytes::from(copy.to_string());
+                let Ok(_) = self.inner.clone().call(request(self.head.clone(), body)).await;
+            }
+        }
+        None
     }
 
     async fn suffer(self, fault: Fault) -> Response<GatedBody> {
