@@ -33,6 +33,8 @@ const AWHILE: Duration = Duration::from_secs(20);
 const REPLACING: Duration = Duration::from_secs(2);
 /// The same, if all that was begun can be undone meanwhile.
 const UNDOING: Duration = Duration::from_secs(60);
+/// How often whoever waits until something is gone looks.
+const LOOK: Duration = Duration::from_secs(2);
 /// From one reboot to the next.
 const BETWEEN_REBOOTS: Duration = Duration::from_secs(40);
 
@@ -55,7 +57,9 @@ pub fn lasts(fault: &Fault) -> Duration {
         | Fault::VirtualMachineOff
         | Fault::Reboot => AWHILE,
         Fault::PlanReplaced => REPLACING,
-        Fault::PlanGone => UNDOING,
+        // It takes as long as what was begun: then the upgrade has not ended, since what asks for it is gone.
+        Fault::PlanGone | Fault::UpgradeReplaced | Fault::ClusterReplaced => UNDOING,
+        Fault::MachinesGone => AWHILE,
         Fault::RebootTwice => BETWEEN_REBOOTS + AWHILE,
         Fault::OriginalActs => original::AT_WORK,
         _ => Duration::ZERO,
@@ -81,6 +85,10 @@ pub async fn perform(fault: &Fault, server: &ApiServer, guests: &Servers) {
         Fault::PodsDeleted => user.delete_all::<Pod>(|pod| is_of_upgrades(&pod.metadata)),
         Fault::PlanReplaced => user.replace_plans(REPLACING),
         Fault::PlanGone => user.replace_plans(UNDOING),
+        Fault::UpgradeReplaced => products::replace_upgrades(&user),
+        Fault::ClusterReplaced => guests::replace(&user),
+        Fault::Retried => annotate(server, &RETRIABLE, "drover.dev/retry", json!("true")).await,
+        Fault::MachinesGone => guests::lose_machines(&user),
         Fault::Paused => pause(server).await,
         Fault::NodesDisabled => user.disable_nodes(),
         Fault::SecretsGone => user.lose_secrets(),
@@ -127,6 +135,8 @@ pub async fn perform(fault: &Fault, server: &ApiServer, guests: &Servers) {
 
 /// What asks for an upgrade.
 const ASKING: [&str; 3] = ["Plan", "Upgrade", "TanzuKubernetesCluster"];
+/// Those that `drover.dev/retry` is heard on.
+const RETRIABLE: [&str; 2] = ["Upgrade", "Node"];
 /// Those that `drover.dev/paused` pauses.
 const PAUSABLE: [&str; 2] = ["Plan", "TanzuKubernetesCluster"];
 
@@ -181,6 +191,28 @@ impl User {
         for object in self.all::<K>().iter().filter(|object| which(object)) {
             // Gone meanwhile is as good.
             let _ = self.direct.delete::<K>(object.meta().namespace.as_deref(), &object.name_any(), None);
+        }
+    }
+
+    /// Deletes all of a kind, and makes each again once it is gone and `is_rid_of` says that all else is: as its user has once written it.
+    fn replace<K: Kind>(&self, anew: impl Fn(&K) -> K, is_rid_of: fn(&User, &K) -> bool) {
+        let all = self.all::<K>();
+        self.delete_all::<K>(|_| true);
+        for old in all {
+            let (user, new) = (self.clone(), anew(&old));
+            tokio::spawn(async move {
+                loop {
+                    user.clock.sleep(LOOK).await;
+                    let found = user.direct.get::<K>(old.meta().namespace.as_deref(), &old.name_any());
+                    let is_gone = found.is_ok_and(|found| found.is_none());
+                    if is_gone && is_rid_of(&user, &old) {
+                        break;
+                    }
+                }
+                if let Err(status) = user.direct.create(&new) {
+                    tracing::warn!("the user cannot make {} again: {}", new.name_any(), status.message);
+                }
+            });
         }
     }
 

@@ -3,6 +3,7 @@
 mod cores;
 mod dice;
 pub(crate) mod lot;
+pub(crate) mod reach;
 mod report;
 mod shrink;
 mod survey;
@@ -15,7 +16,8 @@ use std::time::Instant;
 
 use self::cores::on_all_cores;
 use self::lot::is_drawn;
-pub use self::report::{CampaignReport, Failure, Regression, all_purposes, all_reasons, not_reached};
+pub use self::reach::{all_purposes, all_reasons, not_reached};
+pub use self::report::{CampaignReport, Failure, Regression};
 use self::survey::Calm;
 pub use self::survey::{Surveyed, survey};
 use crate::faults::{Fault, Incident, Moment, Schedule, Turn};

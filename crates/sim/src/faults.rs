@@ -127,6 +127,14 @@ pub enum Fault {
     PlanReplaced,
     /// Somebody deletes every Plan, and makes it again when all that was begun has been undone, a minute later.
     PlanGone,
+    /// Somebody deletes every Upgrade, and makes it again when it is gone.
+    UpgradeReplaced,
+    /// Somebody deletes every TanzuKubernetesCluster, and makes it again when it is gone with all that it was made of.
+    ClusterReplaced,
+    /// Somebody asks for another try of whatever has failed, on every Upgrade and every node.
+    Retried,
+    /// Somebody deletes a machine of each guest cluster's control plane, and a worker.
+    MachinesGone,
     /// Somebody asks for a later version in the middle of it.
     VersionRaised,
     /// Somebody pauses every Plan and every TanzuKubernetesCluster for 20 seconds.
@@ -269,8 +277,8 @@ impl Fault {
         ];
         faults.extend(scenario.watched().into_iter().map(Fault::KindLags));
         faults.extend(Fault::by_users_and_machines());
-        faults.extend([Fault::VirtualMachineOff, Fault::KubeadmConfigEdited]);
-        faults.retain(|fault| fault.matters_to(scenario));
+        faults.extend(Fault::of_products());
+        faults.retain(|fault| fault.matters_to(scenario) && !fault.is_unproven());
         // Where no Plan names a Secret, nobody misses one.
         match scenario.names_secrets() {
             true => faults.push(Fault::KindLags(WatchedKind::Secret)),
@@ -297,8 +305,34 @@ impl Fault {
             // The others keep the quorum of etcd, which a cluster has not that only comes to be.
             Fault::VirtualMachineOff => scenario.guests().any(|guest| guest.machines >= 3 && !guest.is_new()),
             Fault::KubeadmConfigEdited => scenario.guest.is_some(),
+            // A machine that is lost is made anew where somebody has said how many there are to be.
+            Fault::MachinesGone => {
+                scenario.tanzu().is_some() && scenario.guests().all(|guest| guest.machines >= 3 && !guest.is_new())
+            }
+            // What people do in a scenario is meant for the object that is there.
+            Fault::UpgradeReplaced => scenario.upgrade().is_some() && scenario.goes_by_itself(),
+            Fault::ClusterReplaced => scenario.tanzu().is_some() && scenario.goes_by_itself(),
+            // Where something is to fail in the end, another try is under way then.
+            Fault::Retried => scenario.guest.is_none() && scenario.goes_by_itself(),
             fault => runs_jobs || !Fault::by_users_and_machines().contains(fault),
         }
+    }
+
+    /// Done where a scenario names them. At every write they are tried once a whole campaign has shown what may be expected under them.
+    fn is_unproven(&self) -> bool {
+        matches!(self, Fault::MachinesGone | Fault::UpgradeReplaced | Fault::ClusterReplaced | Fault::Retried)
+    }
+
+    /// By people and machines, where there are Upgrades or guest clusters.
+    fn of_products() -> [Fault; 6] {
+        [
+            Fault::VirtualMachineOff,
+            Fault::KubeadmConfigEdited,
+            Fault::MachinesGone,
+            Fault::UpgradeReplaced,
+            Fault::ClusterReplaced,
+            Fault::Retried,
+        ]
     }
 
     fn by_users_and_machines() -> [Fault; 20] {
@@ -329,6 +363,7 @@ impl Fault {
     /// Whether it is done to a write, rather than to what stands in the store.
     pub(crate) fn is_done_to_a_write(&self) -> bool {
         !Fault::by_users_and_machines().contains(self)
+            && !Fault::of_products().contains(self)
             && !matches!(
                 self,
                 Fault::SecondLeader
@@ -339,8 +374,6 @@ impl Fault {
                     | Fault::EtcdMemberLost
                     | Fault::TunnelsRefused
                     | Fault::DownloadsStall
-                    | Fault::VirtualMachineOff
-                    | Fault::KubeadmConfigEdited
                     | Fault::Apply(_)
                     | Fault::Patch(_)
                     | Fault::Delete(_)
@@ -468,6 +501,10 @@ impl std::fmt::Display for Fault {
             Fault::PlanTouched => "somebody touches what asks for the upgrade",
             Fault::PlanReplaced => "somebody deletes the Plans and makes them again after two seconds",
             Fault::PlanGone => "somebody deletes the Plans and makes them again after a minute",
+            Fault::UpgradeReplaced => "somebody deletes the Upgrades, and makes them again when they are gone",
+            Fault::ClusterReplaced => "somebody deletes the guest clusters, and makes them again when they are gone",
+            Fault::Retried => "somebody asks for another try of whatever has failed",
+            Fault::MachinesGone => "somebody deletes a machine of each guest's control plane, and a worker",
             Fault::VersionRaised => "somebody asks for a later version",
             Fault::Paused => "somebody pauses what asks for the upgrade, for 20 seconds",
             Fault::NodesDisabled => "somebody disables the nodes that are out, for 20 seconds",

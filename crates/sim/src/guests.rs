@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, PostParams};
 
 use crate::gate::{Gate, Manner};
+use crate::sabotage::Sabotage;
 
 /// The API servers of guest clusters, by namespace and name of their Clusters.
 pub type Servers = BTreeMap<(String, String), ApiServer>;
@@ -33,7 +34,8 @@ impl Guests for SimulatedGuests {
         let found = self.servers.iter().find(|(key, _)| is_meant(key));
         let reached = found.ok_or("no such host".to_owned()).map(|(key, guest)| {
             let (client, management) = (self.client_of(key, guest), self.gate.server());
-            Reached { client, management, guest: guest.clone(), key: key.clone() }.guest()
+            let sabotage = self.gate.sabotage();
+            Reached { client, management, guest: guest.clone(), key: key.clone(), sabotage }.guest()
         });
         Box::pin(async move { reached })
     }
@@ -54,7 +56,8 @@ impl SimulatedGuests {
     /// What Jobs do, through the gate.
     pub fn updates(self) -> Updates {
         let (gate, operator) = (self.gate.clone(), self.operator.clone());
-        Updates { client: Arc::new(move || gate.client(&operator)), guests: Arc::new(self) }
+        let client = Arc::new(move || gate.client(&operator));
+        Updates { client, hears: Some(self.gate.clone()), guests: Arc::new(self) }
     }
 }
 
@@ -64,6 +67,8 @@ pub struct Updates {
     /// The cluster that manages.
     pub client: Arc<dyn Fn() -> kube::Client + Send + Sync>,
     pub guests: Arc<dyn Guests>,
+    /// Counts what it waits for and fails with.
+    pub hears: Option<Gate>,
 }
 
 impl std::fmt::Debug for Updates {
@@ -86,7 +91,7 @@ impl Guests for OpenGuests {
         let is_meant = |(key, _): &(&(String, String), &ApiServer)| self.ways.get(*key) == Some(&keys.kubeconfig);
         let reached = self.servers.iter().find(is_meant).ok_or("no such host".to_owned()).map(|(key, guest)| {
             let (client, management) = (guest.client("control-plane-upgrade"), self.management.clone());
-            Reached { client, management, guest: guest.clone(), key: key.clone() }.guest()
+            Reached { client, management, guest: guest.clone(), key: key.clone(), sabotage: None }.guest()
         });
         Box::pin(async move { reached })
     }
@@ -100,6 +105,8 @@ struct Reached {
     guest: ApiServer,
     /// Of the Cluster, whose annotations tell what is wrong with it.
     key: (String, String),
+    /// A planted bug in whoever asks.
+    sabotage: Option<Sabotage>,
 }
 
 impl std::fmt::Debug for Reached {
@@ -162,6 +169,7 @@ impl SimulatedEtcd {
 impl Etcd for SimulatedEtcd {
     fn members(&self) -> BoxFuture<'static, Result<Vec<Member>, String>> {
         let (guest, cut_off) = (self.0.guest.direct("etcd"), is_cut_off(&self.0.management, &self.0.key));
+        let sabotage = self.0.sabotage;
         let read = |guest: &Direct| {
             let members = Members::read(guest).0.into_iter();
             let read = members.map(|one| Member {
@@ -171,7 +179,9 @@ impl Etcd for SimulatedEtcd {
                 learner: one.learner,
                 leader: one.leader,
             });
-            read.collect()
+            let mut read: Vec<Member> = read.collect();
+            sabotage.into_iter().for_each(|sabotage| sabotage.rewrite_members(&mut read));
+            read
         };
         let answer =
             if cut_off || !is_reachable(&guest) { Err("connection refused".to_owned()) } else { Ok(read(&guest)) };

@@ -67,7 +67,7 @@ impl ServedGuests {
         let (servers, ways) = (self.servers.clone(), self.ways.clone());
         let client = management.client("control-plane-upgrade");
         let guests = OpenGuests { management: management.clone(), servers, ways };
-        let updates = Updates { client: Arc::new(move || client.clone()), guests: Arc::new(guests) };
+        let updates = Updates { client: Arc::new(move || client.clone()), guests: Arc::new(guests), hears: None };
         (!self.servers.is_empty()).then_some(updates)
     }
 }

@@ -28,6 +28,9 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::guests::Updates;
 use crate::updates;
 
+/// Clients for programs, by whom they act as.
+pub type Clients = Arc<dyn Fn(&str) -> kube::Client + Send + Sync>;
+
 /// Is told what the steps of an upgrade do and wait for.
 pub type Listener = Arc<dyn Fn(&Saying) + Send + Sync>;
 
@@ -41,13 +44,19 @@ pub fn run_elsewhere(prepares_by_drain: bool) -> BTreeSet<String> {
 }
 
 /// Runs until the future is dropped. `guests` are those whose control planes Jobs update, `repositories` serve what steps read of a release.
-pub async fn run(server: ApiServer, guests: Option<Updates>, repositories: Arc<dyn Repositories>, listener: Listener) {
+pub async fn run(
+    server: ApiServer,
+    clients: Clients,
+    guests: Option<Updates>,
+    repositories: Arc<dyn Repositories>,
+    listener: Listener,
+) {
     // Before the first reading, so that nothing slips through between the two.
     let mut changes = server.changes();
     let mut machines = Machines {
         direct: server.direct("node/drain"),
         clock: server.clock(),
-        server,
+        clients,
         guests,
         repositories,
         listener,
@@ -93,7 +102,7 @@ struct Ended {
 
 struct Machines {
     listener: Listener,
-    server: ApiServer,
+    clients: Clients,
     guests: Option<Updates>,
     repositories: Arc<dyn Repositories>,
     direct: Direct,
@@ -158,7 +167,7 @@ impl Machines {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let own_pod = Subject { kind: Kind::Pod, namespace: namespace.clone(), name: name.clone() };
         let program = if run.container == APPLY { "steps" } else { "drain" };
-        let client = self.server.client(&format!("{node}/{program}"));
+        let client = (self.clients)(&format!("{node}/{program}"));
         let clock = self.clock;
         let args = match stand_in(pod, &run.container) {
             Some(args) => args,
@@ -175,8 +184,10 @@ impl Machines {
                 _ if id.container == UPDATE => match update {
                     Some((guests, Some(order))) => {
                         let client = (guests.client)();
+                        let mut tell = |saying| guests.hears.iter().for_each(|gate| gate.hear_update(&saying));
                         let done =
-                            drover_operator::guest::update(client, &*guests.guests, clock, &order, &mut |_| {}).await;
+                            drover_operator::guest::update(client, &*guests.guests, clock, &order, &mut tell).await;
+                        guests.hears.iter().for_each(|gate| gate.hear_end(&done));
                         last_words = done.as_ref().err().map(ToString::to_string);
                         i32::from(done.is_err())
                     }

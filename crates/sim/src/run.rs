@@ -200,7 +200,9 @@ impl Stage {
             let told = gate.clone();
             let listener = Arc::new(move |saying: &_| told.hear_program(saying));
             let files = scenario.release_files(server.clone());
-            tasks.spawn(programs::run(server.clone(), updated, files, listener));
+            let of_programs = gate.clone();
+            let clients = Arc::new(move |actor: &str| of_programs.program(actor));
+            tasks.spawn(programs::run(server.clone(), clients, updated, files, listener));
         }
         tasks
             .spawn(Shift::new(gate.clone(), Ears { reports, plans }, scenario, guests).keep_operators_running(ordered));

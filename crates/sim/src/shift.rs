@@ -181,7 +181,13 @@ impl Shift {
         });
         let task = tokio::spawn(async move {
             let tries = async {
-                while update(client.clone(), &guests, clock, &order, &mut |_| {}).await.is_err() {
+                loop {
+                    let mut tell = |saying| guests.gate.hear_update(&saying);
+                    let done = update(client.clone(), &guests, clock, &order, &mut tell).await;
+                    guests.gate.hear_end(&done);
+                    if done.is_ok() {
+                        return;
+                    }
                     clock.sleep(NEXT_TRY).await;
                 }
             };

@@ -65,7 +65,9 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
             None => Arc::new(NoRepositories),
         };
         let updates = guests.updates(&server);
-        let programs = tokio::spawn(programs::run(server.clone(), updates, files, Arc::new(|_| ())));
+        let of_programs = server.clone();
+        let clients = Arc::new(move |actor: &str| of_programs.client(actor));
+        let programs = tokio::spawn(programs::run(server.clone(), clients, updates, files, Arc::new(|_| ())));
         let servers = guests.servers.clone();
         let acts = scenario.map(|scenario| tokio::spawn(live::play(server.clone(), scenario, servers)));
         let serving = args.serving.start(server).await?;

@@ -4,11 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{AWHILE, User};
 use drover_api::cluster_api::machine::v1alpha2::Machine;
+use drover_api::tanzu::tanzu_kubernetes_cluster::TanzuKubernetesCluster;
 use drover_api::vm_operator::virtual_machine::{VirtualMachine, labels, power};
 use drover_corral::apiserver::Direct;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use serde_json::{Value, json};
+
+const OF_CLUSTER: &str = "cluster.x-k8s.io/cluster-name";
+const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
 
 /// The flag that somebody adds, and what it is to be; the invariants know it, too.
 const FLAG: (&str, &str) = ("audit-log-maxage", "30");
@@ -39,6 +43,37 @@ pub fn switch_off(user: &User) {
     });
 }
 
+/// What it was made of goes after it.
+pub fn replace(user: &User) {
+    let anew = |old: &TanzuKubernetesCluster| {
+        let mut new = TanzuKubernetesCluster::new(&old.name_any(), old.spec.clone());
+        new.metadata.namespace = old.namespace();
+        // Which of several distributions it was brought to is written down in the spec meanwhile.
+        new
+    };
+    let is_rid_of = |user: &User, old: &TanzuKubernetesCluster| {
+        let is_its = |machine: &Machine| {
+            machine.namespace() == old.namespace() && machine.labels().get(OF_CLUSTER) == Some(&old.name_any())
+        };
+        !user.all::<Machine>().iter().any(is_its)
+    };
+    user.replace(anew, is_rid_of);
+}
+
+/// The first of each cluster's control plane, and the first of its workers, that are not on their way out already.
+pub fn lose_machines(user: &User) {
+    let mut lost: BTreeMap<(Option<String>, Option<String>, bool), String> = BTreeMap::new();
+    for machine in user.all::<Machine>().iter().filter(|machine| machine.metadata.deletion_timestamp.is_none()) {
+        let is_master = machine.labels().contains_key(CONTROL_PLANE);
+        let place = (machine.namespace(), machine.labels().get(OF_CLUSTER).cloned(), is_master);
+        lost.entry(place).or_insert_with(|| machine.name_any());
+    }
+    for ((namespace, ..), name) in lost {
+        // Gone meanwhile is as good.
+        let _ = user.direct.delete::<Machine>(namespace.as_deref(), &name, None);
+    }
+}
+
 /// A flag more, which stays; and another version, while machines of two are there: whoever updates them has to put it right.
 pub fn edit_kubeadm(user: &User, cluster: &(String, String), guest: &Direct) {
     let Some(mut map) = guest.get::<ConfigMap>(Some("kube-system"), "kubeadm-config").ok().flatten() else { return };
@@ -50,8 +85,8 @@ pub fn edit_kubeadm(user: &User, cluster: &(String, String), guest: &Direct) {
     let is_master = |machine: &&Machine| {
         let (namespace, name) = cluster;
         machine.namespace().as_ref() == Some(namespace)
-            && machine.labels().get("cluster.x-k8s.io/cluster-name") == Some(name)
-            && machine.labels().contains_key("cluster.x-k8s.io/control-plane")
+            && machine.labels().get(OF_CLUSTER) == Some(name)
+            && machine.labels().contains_key(CONTROL_PLANE)
     };
     let versions: BTreeSet<String> =
         machines.iter().filter(is_master).filter_map(|machine| machine.spec.as_ref()?.version.clone()).collect();

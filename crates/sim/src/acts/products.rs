@@ -1,5 +1,6 @@
 //! What goes wrong with virtual machines and servers in the middle of an upgrade.
 
+use drover_api::harvester::upgrade::Upgrade;
 use drover_api::kubevirt::virtual_machine_instance::VirtualMachineInstance;
 use drover_api::rancher::machine_plan::labels::{CONTROL_PLANE_ROLE, ETCD_ROLE, NODE_NAME};
 use drover_api::rancher::rke_control_plane::RKEControlPlane;
@@ -20,6 +21,16 @@ pub fn fail_migrations(user: &User) {
         user.clock.sleep(AWHILE).await;
         user.change::<VirtualMachineInstance>(|instance| drop(instance.annotations_mut().remove(MIGRATION_FAILS)));
     });
+}
+
+/// Once an Upgrade is gone, nothing of it is left.
+pub fn replace_upgrades(user: &User) {
+    let anew = |old: &Upgrade| {
+        let mut new = Upgrade::new(&old.name_any(), old.spec.clone());
+        new.metadata.namespace = old.namespace();
+        new
+    };
+    user.replace(anew, |_, _| true);
 }
 
 pub fn refuse_tunnels(user: &User) {

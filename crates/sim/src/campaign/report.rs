@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_core::decision::{Purpose, Reason};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -103,21 +102,4 @@ fn add(all: &mut BTreeMap<String, usize>, own: &BTreeMap<String, usize>) {
     for (name, count) in own {
         *all.entry(name.clone()).or_default() += count;
     }
-}
-
-/// All purposes of writes, those of Upgrades included, by name.
-pub fn all_purposes() -> impl Iterator<Item = String> {
-    Purpose::ALL.iter().chain(&Purpose::OF_UPGRADES).map(|purpose| format!("{purpose:?}"))
-}
-
-/// All reasons of waits, those of Upgrades included, by name.
-pub fn all_reasons() -> impl Iterator<Item = String> {
-    Reason::ALL.iter().chain(&Reason::OF_UPGRADES).map(ToString::to_string)
-}
-
-/// Purposes of writes and reasons of waits that were never reached.
-pub fn not_reached(purposes: &BTreeMap<String, usize>, reasons: &BTreeMap<String, usize>) -> Vec<String> {
-    let purposes_missed = all_purposes().filter(|name| !purposes.contains_key(name));
-    let reasons_missed = all_reasons().filter(|name| !reasons.contains_key(name));
-    purposes_missed.chain(reasons_missed).collect()
 }

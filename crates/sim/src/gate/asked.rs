@@ -8,6 +8,8 @@ use http::Method;
 use http::request::Parts;
 use serde_json::Value;
 
+use crate::campaign::reach;
+
 /// What of the past decisions is remembered: far more than can be under way at once.
 const REMEMBERED: usize = 4096;
 
@@ -18,6 +20,8 @@ const KUBEADM_CONFIG: &str = "kubeadm-config";
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub method: Method,
+    /// Empty for those of the core.
+    pub group: String,
     pub plural: String,
     pub namespace: String,
     /// Empty for a whole collection.
@@ -32,8 +36,12 @@ impl Asked {
     pub fn of(head: &Parts, body: &[u8]) -> Self {
         let body: Value = serde_json::from_slice(body).unwrap_or_default();
         let mut parts = head.uri.path().split('/').filter(|part| !part.is_empty());
-        let prefix = if parts.next() == Some("api") { 1 } else { 2 };
-        let mut parts = parts.skip(prefix).peekable();
+        let group = match parts.next() {
+            Some("api") => String::new(),
+            _ => parts.next().unwrap_or_default().to_owned(),
+        };
+        // The version.
+        let mut parts = parts.skip(1).peekable();
         let namespace = match parts.next_if_eq(&"namespaces") {
             Some(_) => parts.next().unwrap_or_default().to_owned(),
             None => String::new(),
@@ -44,7 +52,7 @@ impl Asked {
             name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         }
         let is_watch = head.uri.query().is_some_and(|query| query.contains("watch=true"));
-        Asked { method: head.method.clone(), plural, namespace, name, subresource, is_watch, body }
+        Asked { method: head.method.clone(), group, plural, namespace, name, subresource, is_watch, body }
     }
 
     pub fn is_read(&self) -> bool {
@@ -57,6 +65,15 @@ impl Asked {
 
     pub fn kind(&self) -> &'static str {
         kind_of(&self.plural)
+    }
+
+    /// What a write is for, as far as it tells by itself: those of a guest cluster's update, and of programs in Jobs. kubeadm has one
+    /// object for all that it is told.
+    pub fn by_itself(&self) -> String {
+        match self.body["data"].as_object().filter(|_| self.name == KUBEADM_CONFIG) {
+            Some(data) => format!("{} {} {}", self.method, self.plural, data.keys().next().unwrap_or(&String::new())),
+            None => format!("{} {}", self.method, self.plural),
+        }
     }
 }
 
@@ -122,7 +139,7 @@ impl Decided {
             };
             same_object && same_act
         };
-        self.planned.iter().rev().find(is_it).map(|write| format!("Planner{:?}", write.purpose))
+        self.planned.iter().rev().find(is_it).map(|write| reach::of_planner(write.purpose))
     }
 
     /// Why a request is made. What no decision about a Plan asked for is the election's, or undoes marks.
@@ -142,13 +159,7 @@ impl Decided {
             (Some(write), _) => format!("{:?}", write.purpose),
             (None, "Lease") => "Election".to_owned(),
             (None, "Node") => "UndoMarks".to_owned(),
-            // Those of a guest cluster's update tell by themselves what they are for: kubeadm has one object for all that it is told.
-            (None, _) => match asked.body["data"].as_object().filter(|_| asked.name == KUBEADM_CONFIG) {
-                Some(data) => {
-                    format!("{} {} {}", asked.method, asked.plural, data.keys().next().unwrap_or(&String::new()))
-                }
-                None => format!("{} {}", asked.method, asked.plural),
-            },
+            (None, _) => asked.by_itself(),
         }
     }
 }

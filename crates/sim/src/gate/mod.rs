@@ -14,8 +14,8 @@ use drover_clock::{Clock, later};
 use drover_core::decision::Purpose;
 use drover_core::planner;
 use drover_corral::apiserver::{ApiServer, ApiService};
-use drover_operator::Report;
 use drover_operator::harvester::steps::Saying;
+use drover_operator::{Report, guest};
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -29,6 +29,7 @@ pub use self::asked::{Asked, Decided, Tally};
 pub use self::body::Rewrite;
 use self::body::{GatedBody, GatedWatch};
 use crate::acts;
+use crate::campaign::reach;
 use crate::faults::{Fault, Incident, Moment, Turn};
 use crate::guests::Servers;
 use crate::record::Record;
@@ -195,6 +196,19 @@ impl Gate {
         Gate { is_open: true, ..self.clone() }
     }
 
+    /// A client for a program in a pod: nothing goes wrong with its requests, but what a planted bug does.
+    pub fn program(&self, actor: &str) -> kube::Client {
+        match self.sabotage {
+            Some(_) => self.open().client(actor),
+            None => self.server.client(actor),
+        }
+    }
+
+    /// What is planted.
+    pub fn sabotage(&self) -> Option<Sabotage> {
+        self.sabotage
+    }
+
     /// A client whose requests pass this gate.
     pub fn client(&self, operator: &str) -> kube::Client {
         self.client_of(&self.server, operator, Arc::new(|| Manner::Answers))
@@ -244,6 +258,24 @@ impl Gate {
             }
             Saying::Writes(..) | Saying::Does(_) => {}
         }
+    }
+
+    /// Counts what the update of a control plane waits for.
+    pub fn hear_update(&self, saying: &guest::Saying) {
+        if let guest::Saying::Waits(waits) = saying {
+            waits.iter().for_each(|wait| self.count_reason(reach::of_control_plane(wait.reason)));
+        }
+    }
+
+    /// The same of what it has failed with.
+    pub fn hear_end(&self, result: &Result<(), guest::UpdateError>) {
+        if let Err(guest::UpdateError::Failed(failure)) = result {
+            self.count_reason(reach::of_control_plane(failure.reason));
+        }
+    }
+
+    fn count_reason(&self, name: String) {
+        *self.shared().reasons.entry(name).or_default() += 1;
     }
 
     /// Lets every write go that was held back, wherever it was to land.
@@ -432,6 +464,12 @@ impl Shared {
         let number = self.writes;
         let purpose = self.decided.purpose(asked);
         *self.purposes.entry(purpose.clone()).or_default() += 1;
+        if asked.plural == "tanzukubernetesclusters" {
+            let waits = asked.body["status"]["waits"].as_array().into_iter().flatten();
+            for reason in waits.filter_map(|wait| wait["reason"].as_str()) {
+                *self.reasons.entry(reach::of_cluster(reason)).or_default() += 1;
+            }
+        }
         let object = format!("{purpose} {}/{}/{}", asked.kind(), asked.namespace, asked.name);
         let met = *self.purposes_met.entry(object).and_modify(|count| *count += 1).or_insert(1);
         let all = self.purposes.get(&purpose).copied().unwrap_or(1);
@@ -481,7 +519,11 @@ impl Exchange<'_> {
     async fn write(mut self) -> Response<GatedBody> {
         let gate = self.gate;
         if gate.is_open {
-            return self.answer().await;
+            let purpose = self.asked.by_itself();
+            return match self.spoil(&purpose).await {
+                Some(answer) => answer,
+                None => self.answer().await,
+            };
         }
         let (purpose, mut faults, due) = gate.shared().next_write(&self.asked);
         let state = gate.record().note_write(&purpose);
@@ -489,16 +531,8 @@ impl Exchange<'_> {
         for held in due {
             gate.land(held).await;
         }
-        if let Some(sabotage) = gate.sabotage {
-            match sabotage.rewrite(&purpose, &mut self.asked, &gate.server) {
-                Verdict::Pass => {}
-                Verdict::Changed => self.body = Bytes::from(self.asked.body.to_string()),
-                Verdict::Pretend(body) => return whole(StatusCode::OK, Bytes::from(body.to_string())),
-                Verdict::Also(copy) => {
-                    let body = Bytes::from(copy.to_string());
-                    let Ok(_) = self.inner.clone().call(request(self.head.clone(), body)).await;
-                }
-            }
+        if let Some(answer) = self.spoil(&purpose).await {
+            return answer;
         }
         let (done_to_it, acts): (Vec<Fault>, Vec<Fault>) = faults.into_iter().partition(Fault::is_done_to_a_write);
         for act in &acts {
@@ -511,6 +545,21 @@ impl Exchange<'_> {
                 self.suffer(fault).await
             }
         }
+    }
+
+    /// Does what a planted bug does to a write; none if it goes on.
+    async fn spoil(&mut self, purpose: &str) -> Option<Response<GatedBody>> {
+        let sabotage = self.gate.sabotage?;
+        match sabotage.rewrite(purpose, &mut self.asked, &self.server, &self.gate.server) {
+            Verdict::Pass => {}
+            Verdict::Changed => self.body = Bytes::from(self.asked.body.to_string()),
+            Verdict::Pretend(body) => return Some(whole(StatusCode::OK, Bytes::from(body.to_string()))),
+            Verdict::Also(copy) => {
+                let body = Bytes::from(copy.to_string());
+                let Ok(_) = self.inner.clone().call(request(self.head.clone(), body)).await;
+            }
+        }
+        None
     }
 
     async fn suffer(self, fault: Fault) -> Response<GatedBody> {

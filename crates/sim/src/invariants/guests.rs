@@ -14,6 +14,8 @@ use crate::known::Known;
 const DISTRIBUTION: &str = "run.tanzu.vmware.com/kubernetesDistributionVersion";
 /// Who acts as people do.
 const PERSON: &str = "user";
+/// Who acts in the Job of a control plane's update.
+const UPDATE: &str = "control-plane-upgrade";
 const CERTIFICATES: [&str; 4] = ["-ca", "-etcd", "-proxy", "-sa"];
 
 /// The Machines of a guest cluster.
@@ -42,6 +44,16 @@ pub struct GuestSeen {
     flags: BTreeMap<String, Value>,
     /// Nodes whose cordon is an operator's.
     cordons: BTreeSet<String>,
+    /// The names of all members of etcd.
+    members: BTreeSet<String>,
+    /// The Nodes of machines of the control plane that are to stay as far as anybody has said.
+    masters: BTreeSet<String>,
+}
+
+impl Change<'_> {
+    fn is_by_an_update(&self) -> bool {
+        self.is_by_an_operator() || self.actor == UPDATE
+    }
 }
 
 impl Checker {
@@ -55,6 +67,9 @@ impl Checker {
         if change.kind == "Node" {
             self.check_cordon(&mut seen, change);
         }
+        if (change.kind, change.namespace, change.name) == ("ConfigMap", "corral", "etcd") {
+            self.check_removed(&mut seen, guest, change);
+        }
         self.check_etcd(&mut seen, guest);
         self.guests.insert(cluster.clone(), seen);
     }
@@ -67,6 +82,62 @@ impl Checker {
         seen.leaves |= leaves;
         if let Some(said) = change.after.map(|tkc| &tkc["status"]["addons"]).filter(|said| said.is_object()) {
             seen.addons = said.clone();
+        }
+    }
+
+    /// A member that goes leads no more, and nothing is left on its machine that could have gone elsewhere.
+    fn check_removed(&mut self, seen: &mut GuestSeen, guest: &Known, change: &Change<'_>) {
+        let (before, after) = (members(change.before), members(change.after));
+        let name = |member: &Value| member["name"].as_str().unwrap_or_default().to_owned();
+        seen.members = after.iter().map(name).collect();
+        let is_to_be_held = change.is_by_an_update() && !seen.leaves && !self.leave.late && !self.leave.meddled;
+        for gone in before.iter().filter(|member| is_to_be_held && !seen.members.contains(&name(member))) {
+            let name = name(gone);
+            let leads = gone["leader"] == true && is_ready(guest, &format!("etcd-{name}"));
+            if leads && !after.is_empty() {
+                self.violation(format!("the member {name} of etcd was removed while it led"));
+            }
+            let is_cared_for = seen.masters.contains(&name) && guest.node(&name).is_some();
+            let mut here = guest.named("Pod").filter(|(_, _, pod)| super::node_of(pod) == Some(name.as_str()));
+            if let Some((_, pod, _)) = here.find(|(_, _, pod)| is_cared_for && goes_elsewhere(pod)) {
+                self.violation(format!(
+                    "the member {name} of etcd was removed, and pod {pod} was still on its machine"
+                ));
+            }
+        }
+    }
+
+    /// A TanzuKubernetesCluster is said to run when every machine is of the version that it names.
+    pub(super) fn check_runs(&mut self, known: &Known, change: &Change<'_>) {
+        let runs = |tkc: &Value| tkc["status"]["phase"] == "running";
+        let Some(tkc) = change.after.filter(|tkc| runs(tkc) && change.is_by_an_operator()) else { return };
+        if change.before.is_some_and(runs) || self.leave.late || self.leave.meddled {
+            return;
+        }
+        let distribution = tkc["status"]["version"].as_str().unwrap_or_default();
+        let other = known.named("Machine").find(|(namespace, _, machine)| {
+            let version = machine["spec"]["version"].as_str().unwrap_or_default().trim_start_matches('v');
+            let is_own = *namespace == change.namespace
+                && machine["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == change.name;
+            is_own && !distribution.trim_start_matches('v').starts_with(version)
+        });
+        if let Some((_, machine, _)) = other {
+            self.violation(format!("{} is said to run {distribution}, and machine {machine} does not", change.name));
+        }
+    }
+
+    /// A Job that has failed waits for a person: no operator begins it once more.
+    pub(super) fn check_not_tried_again(&mut self, change: &Change<'_>) {
+        if !change.is_by_an_operator() || !change.name.starts_with("update-") {
+            return;
+        }
+        let place = (change.namespace.to_owned(), change.name.to_owned());
+        let has_failed = change.before.is_some_and(|job| super::has_condition(job, "Failed"));
+        let leaves = change.after.is_none_or(|job| job["metadata"]["deletionTimestamp"].is_string());
+        if has_failed && leaves {
+            self.given_up.insert(place);
+        } else if change.before.is_none() && self.given_up.remove(&place) {
+            self.violation(format!("{} has failed, and was begun again by {}", change.name, change.actor));
         }
     }
 
@@ -219,6 +290,7 @@ impl Checker {
 
     pub(super) fn check_machines(&mut self, known: &Known, change: &Change<'_>) {
         self.note_taken(change);
+        self.check_no_member(change);
         let mut machines: BTreeMap<(String, String), Machines<'_>> = BTreeMap::new();
         for (namespace, name, machine) in known.named("Machine") {
             let labels = &machine["metadata"]["labels"];
@@ -234,6 +306,12 @@ impl Checker {
             let asked = known.get("TanzuKubernetesCluster", &cluster.0, &cluster.1);
             let asked = asked.and_then(|tkc| tkc["spec"]["topology"]["controlPlane"]["count"].as_u64());
             let (count, seen) = (masters.len(), self.guests.entry(cluster).or_default());
+            let stays = |machine: &&&Value| {
+                let metadata = &machine["metadata"];
+                metadata["deletionTimestamp"].is_null() && metadata["annotations"]["drover.dev/failed"].is_null()
+            };
+            let nodes = masters.iter().filter(stays).filter_map(|machine| node_of(machine));
+            seen.masters = nodes.map(str::to_owned).collect();
             if !seen.began || seen.leaves {
                 seen.machines = count;
                 continue;
@@ -248,6 +326,20 @@ impl Checker {
             if count > most || count < fewest {
                 self.violation(format!("the control plane of {fewest} to {most} machines has {count}"));
             }
+        }
+    }
+
+    /// A machine goes after its member of etcd.
+    fn check_no_member(&mut self, change: &Change<'_>) {
+        let is_leaving = |machine: &Value| !machine["metadata"]["deletionTimestamp"].is_null();
+        let Some(before) = change.before.filter(|before| !is_leaving(before) && change.is_by_an_update()) else {
+            return;
+        };
+        let cluster = before["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"].as_str().unwrap_or_default();
+        let seen = self.guests.get(&(change.namespace.to_owned(), cluster.to_owned()));
+        let is_member = |node: &str| seen.is_some_and(|seen| seen.members.contains(node) && !seen.leaves);
+        if change.after.is_none_or(is_leaving) && !self.leave.late && node_of(before).is_some_and(is_member) {
+            self.violation(format!("machine {} was deleted while it was a member of etcd", change.name));
         }
     }
 
@@ -266,7 +358,8 @@ impl Checker {
     /// No worker is made of a version that a machine of the control plane has not.
     fn check_order(&mut self, masters: &[&Value], workers: &[(&str, &Value)]) {
         let version = |machine: &Value| {
-            let text = machine["spec"]["version"].as_str().unwrap_or_default();
+            // With a letter before it since v1alpha3.
+            let text = machine["spec"]["version"].as_str().unwrap_or_default().trim_start_matches('v');
             let numbers = text.split(['.', '+', '-']).map(|part| part.parse::<u64>().unwrap_or(0));
             numbers.collect::<Vec<u64>>()
         };
@@ -284,12 +377,28 @@ fn distributions(guest: &Known) -> impl Iterator<Item = (&str, &str)> {
 
 /// The names of the members that vote.
 pub fn voters(guest: &Known) -> Vec<String> {
-    let map = guest.get("ConfigMap", "corral", "etcd");
+    let all = members(guest.get("ConfigMap", "corral", "etcd"));
+    let voters = all.iter().filter(|member| member["learner"] != true);
+    voters.filter_map(|member| member["name"].as_str().map(str::to_owned)).collect()
+}
+
+/// The members of etcd that a ConfigMap tells of.
+fn members(map: Option<&Value>) -> Vec<Value> {
     let text = map.and_then(|map| map["data"]["members"].as_str()).unwrap_or_default();
-    let members: Value = serde_json::from_str(text).unwrap_or_default();
-    let votes = |member: &&Value| member["learner"] != true;
-    let all = members.as_array().into_iter().flatten().filter(votes);
-    all.filter_map(|member| member["name"].as_str().map(str::to_owned)).collect()
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+/// The name of a machine's Node.
+fn node_of(machine: &Value) -> Option<&str> {
+    machine["status"]["nodeRef"]["name"].as_str()
+}
+
+/// A pod that a drain takes: another one comes elsewhere.
+fn goes_elsewhere(pod: &Value) -> bool {
+    let metadata = &pod["metadata"];
+    let has_ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let mut owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+    owners.any(|owner| owner["kind"] == "ReplicaSet") && !has_ended && metadata["deletionTimestamp"].is_null()
 }
 
 fn is_ready(guest: &Known, pod: &str) -> bool {

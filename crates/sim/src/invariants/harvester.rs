@@ -1,5 +1,6 @@
 //! What must hold while nodes of a Harvester cluster are upgraded: etcd keeps its quorum, one node at a time is out, no volume loses
-//! its last sound replica, and no VM is stopped that could have moved.
+//! its last sound replica, and no VM is stopped that could have moved. No node is sent on its way that its user has paused, or that has not
+//! the images of the release; the planner is answered when the Job for it is done, and the Upgrade succeeds when every node has booted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,14 +12,41 @@ use serde_json::Value;
 use super::{Change, Checker, has_condition, is_cordoned, is_finished, is_ready};
 use crate::known::Known;
 
-/// How soon an operator knows of a member that is lost.
+/// How soon an operator knows of a member that is lost, or of a node that is paused.
 const NOTICED: Duration = Duration::from_secs(3);
+
+const UPGRADE: &str = "harvesterhci.io/upgrade";
+const JOB_TYPE: &str = "harvesterhci.io/upgradeJobType";
+const NODE: &str = "harvesterhci.io/node";
+const STATE: &str = "harvesterhci.io/upgradeState";
+const CLEANUP: &str = "harvesterhci.io/upgradeCleanup";
+const MANAGED: &str = "harvesterhci.io/managed";
+const PAUSE: &str = "harvesterhci.io/node-upgrade-pause";
+const PAUSE_MAP: &str = "harvesterhci.io/node-upgrade-pause-map";
+const PENDING: &str = "harvesterhci.io/pendingOSImage";
+/// What Rancher's planner asks with, what it is answered with, and the Job that comes before the answer.
+const HOOKS: [(&str, &str, &str); 2] = [
+    ("rke.cattle.io/pre-drain", "harvesterhci.io/pre-hook", "pre-drain"),
+    ("rke.cattle.io/post-drain", "harvesterhci.io/post-hook", "post-drain"),
+];
 
 /// What is remembered of the nodes.
 #[derive(Debug, Default)]
 pub struct NodesSeen {
     /// Members of etcd that do not vote, or are not Ready, and since when.
     unwell: BTreeMap<String, Timestamp>,
+    /// Nodes that their user has paused, and since when.
+    paused: BTreeMap<String, Timestamp>,
+    /// The systems that nodes have on disk and have not booted.
+    pending: BTreeMap<String, String>,
+    /// Nodes that have carried the result of a Plan, with its name.
+    carried: BTreeSet<(String, String)>,
+    /// The nodes that were there when an Upgrade was made, by its name.
+    there: BTreeMap<String, BTreeSet<String>>,
+    /// Nodes that a user goes on without.
+    skipped: BTreeSet<String>,
+    /// Jobs that were done once: the uid of their Upgrade, their node and their type.
+    done: BTreeSet<(String, String, String)>,
 }
 
 impl Checker {
@@ -33,14 +61,37 @@ impl Checker {
             }
             _ => drop(self.nodes.unwell.remove(change.name)),
         }
+        let name = change.name.to_owned();
+        let Some(node) = change.after else {
+            self.nodes.paused.remove(&name);
+            self.nodes.pending.remove(&name);
+            return;
+        };
+        let annotation = |key: &str| node["metadata"]["annotations"][key].as_str().map(str::to_owned);
+        match annotation(PAUSE) {
+            Some(_) => drop(self.nodes.paused.entry(name.clone()).or_insert(change.at)),
+            None => drop(self.nodes.paused.remove(&name)),
+        }
+        self.nodes.pending.extend(annotation(PENDING).map(|system| (name.clone(), system)));
+        if self.nodes.pending.get(&name).is_some_and(|system| node["status"]["nodeInfo"]["osImage"] == system.as_str())
+        {
+            self.nodes.pending.remove(&name);
+        }
+        let labels = node["metadata"]["labels"].as_object().into_iter().flatten();
+        let plans = labels.filter_map(|(key, _)| key.strip_prefix("plan.upgrade.cattle.io/"));
+        self.nodes.carried.extend(plans.map(|plan| (plan.to_owned(), name.clone())));
     }
 
     /// A Job that empties a node, or installs its system, takes it out of service.
     pub(super) fn check_node_job(&mut self, known: &Known, change: &Change<'_>) {
         let Some(job) = change.after else { return };
         let labels = &job["metadata"]["labels"];
-        let kind = labels["harvesterhci.io/upgradeJobType"].as_str().unwrap_or_default();
-        let node = labels["harvesterhci.io/node"].as_str().unwrap_or_default();
+        let kind = labels[JOB_TYPE].as_str().unwrap_or_default();
+        let node = labels[NODE].as_str().unwrap_or_default();
+        if change.before.is_none() && matches!(kind, "pre-drain" | "single-node-upgrade") && change.is_by_an_operator()
+        {
+            self.check_may_go(known, change, labels[UPGRADE].as_str().unwrap_or_default(), node);
+        }
         if change.before.is_none() && matches!(kind, "pre-drain" | "post-drain") && change.is_by_an_operator() {
             self.check_quorum(known, change, node);
         }
@@ -49,8 +100,123 @@ impl Checker {
             self.check_others(known, upgrade, node);
         }
         let is_done = |job: &Value| has_condition(job, "Complete");
+        if !kind.is_empty() && is_done(job) {
+            self.nodes.done.insert((owner(job), node.to_owned(), kind.to_owned()));
+        }
         if kind == "pre-drain" && is_done(job) && !change.before.is_some_and(is_done) {
             self.check_last_replicas(known, node);
+        }
+    }
+
+    /// Its user lets it, and the images of the release are there.
+    fn check_may_go(&mut self, known: &Known, change: &Change<'_>, upgrade: &str, node: &str) {
+        if self.leave.late || self.leave.clocks {
+            return;
+        }
+        let is_known = self.nodes.paused.get(node).is_some_and(|since| between(*since, change.at) > NOTICED);
+        let asked = known.get("Upgrade", change.namespace, upgrade);
+        let map = asked.and_then(|upgrade| upgrade["metadata"]["annotations"][PAUSE_MAP].as_str());
+        let map: Value = serde_json::from_str(map.unwrap_or("{}")).unwrap_or_default();
+        // One that cannot be read resumes nobody.
+        let is_resumed = map.as_object().is_some_and(|map| map.get(node).is_none_or(|word| word != "pause"));
+        if is_known && !is_resumed {
+            self.violation(format!("{node} was sent on its way, and its user has paused it"));
+        }
+        let mut settings = known.named("Setting").filter(|(_, name, _)| *name == "upgrade-config");
+        let is_skipped =
+            settings.any(|(_, _, setting)| setting["value"].as_str().is_some_and(|text| text.contains("skip")));
+        let was_there = self.nodes.there.get(upgrade).is_some_and(|nodes| nodes.contains(node));
+        let is_loaded = self.nodes.carried.contains(&(format!("{upgrade}-prepare"), node.to_owned()));
+        if was_there && !is_loaded && !is_skipped && !self.leave.meddled {
+            self.violation(format!(
+                "{node} was sent on its way, and the images of the release were never loaded there"
+            ));
+        }
+    }
+
+    /// Rancher's planner drains a node, or gives it back, when it is answered: what is to be done before that is done.
+    pub(super) fn check_answer(&mut self, known: &Known, change: &Change<'_>) {
+        let Some(after) = change.after.filter(|_| change.is_by_an_operator()) else { return };
+        let note = |secret: &Value, key: &str| {
+            secret["metadata"]["annotations"][key].as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let node = after["metadata"]["labels"]["rke.cattle.io/node-name"].as_str().unwrap_or_default();
+        for (asks, answers, kind) in HOOKS {
+            let answer = note(after, answers);
+            let was_given = answer == change.before.and_then(|before| note(before, answers));
+            if answer.is_none() || was_given || answer != note(after, asks) || self.nodes.skipped.contains(node) {
+                continue;
+            }
+            let is_done = |upgrade: &Value| {
+                let uid = upgrade["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+                let is_over =
+                    matches!(upgrade["status"]["nodeStatuses"][node]["state"].as_str(), Some("Succeeded" | "Skipped"));
+                is_over || self.nodes.done.contains(&(uid, node.to_owned(), kind.to_owned()))
+            };
+            if !known.all("Upgrade").any(is_done) {
+                self.violation(format!(
+                    "the planner was told to go on with {node} before the Job {kind} was done there"
+                ));
+            }
+        }
+    }
+
+    /// What an Upgrade says of its end.
+    pub(super) fn check_upgrade(&mut self, known: &Known, change: &Change<'_>) {
+        let Some(upgrade) = change.after else { return };
+        let is_managed = |node: &Value| node["metadata"]["labels"][MANAGED] == "true";
+        if change.before.is_none() {
+            let nodes = known.named("Node").filter(|(namespace, _, node)| namespace.is_empty() && is_managed(node));
+            self.nodes.there.insert(change.name.to_owned(), nodes.map(|(_, name, _)| name.to_owned()).collect());
+        }
+        let skipped = upgrade["metadata"]["annotations"]["drover.dev/skip"].as_str().unwrap_or_default();
+        self.nodes.skipped.extend(skipped.split(',').map(|name| name.trim().to_owned()));
+        let has_come = |label: &str| {
+            let is = |upgrade: &Value| upgrade["metadata"]["labels"][label] == "Succeeded";
+            is(upgrade) && !change.before.is_some_and(is) && change.is_by_an_operator()
+        };
+        if has_come(STATE) {
+            self.check_success(known, change.name);
+        }
+        // What others put there, or what is seen late, is no fault of an operator.
+        if has_come(CLEANUP) && !self.leave.late && !self.leave.meddled {
+            let has_succeeded = upgrade["metadata"]["labels"][STATE] == "Succeeded";
+            for left in self.left(known, change.name, has_succeeded) {
+                self.violation(format!("{} is called cleaned up, and {left}", change.name));
+            }
+        }
+    }
+
+    /// Nothing of it is at work any more, and every node has booted what was installed.
+    fn check_success(&mut self, known: &Known, upgrade: &str) {
+        let at_work = known.named("Job").find(|(_, _, job)| {
+            let labels = &job["metadata"]["labels"];
+            let is_step = matches!(labels[JOB_TYPE].as_str(), Some("pre-drain" | "post-drain" | "single-node-upgrade"));
+            let is_there = labels[NODE].as_str().is_some_and(|node| known.node(node).is_some());
+            let ends = job["metadata"]["deletionTimestamp"].is_string();
+            labels[UPGRADE] == upgrade && is_step && is_there && !ends && !is_finished(job)
+        });
+        if let Some(job) = at_work.map(|(_, name, _)| name.to_owned()) {
+            self.violation(format!("{upgrade} is called a success, and its Job {job} is at work"));
+        }
+        let is_part = |name: &str| {
+            let is_managed = known.node(name).is_some_and(|node| node["metadata"]["labels"][MANAGED] == "true");
+            let mut machines = known.all("Machine");
+            is_managed && machines.any(|machine| machine["status"]["nodeRef"]["name"] == name)
+        };
+        let unbooted = self.nodes.pending.iter().find(|(name, _)| !self.nodes.skipped.contains(*name) && is_part(name));
+        if let Some((name, system)) = unbooted.map(|(name, system)| (name.clone(), system.clone())) {
+            self.violation(format!("{upgrade} is called a success, and {name} has not booted {system}"));
+        }
+        let waits = self.nodes.there.get(upgrade).into_iter().flatten().find(|name| {
+            let has_run = known.all("Job").any(|job| {
+                let labels = &job["metadata"]["labels"];
+                labels[UPGRADE] == upgrade && labels[NODE] == name.as_str() && labels[JOB_TYPE].is_string()
+            });
+            !has_run && is_part(name) && !self.nodes.skipped.contains(*name) && !self.leave.meddled
+        });
+        if let Some(name) = waits.cloned() {
+            self.violation(format!("{upgrade} is called a success, and no Job of it has been on {name}"));
         }
     }
 
@@ -146,6 +312,11 @@ impl Checker {
             self.violation(format!("{} was stopped on {node}, and could have moved", change.name));
         }
     }
+}
+
+/// The uid of the Upgrade that a Job is of.
+fn owner(job: &Value) -> String {
+    job["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap_or_default().to_owned()
 }
 
 /// It has a say in etcd, or had one; a learner has none.

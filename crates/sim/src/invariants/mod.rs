@@ -7,6 +7,7 @@ mod drains;
 pub mod ends;
 pub mod guests;
 mod harvester;
+mod left;
 mod nodes;
 mod places;
 pub mod selector;
@@ -110,6 +111,10 @@ pub struct Checker {
     /// How many guest clusters may be updated at once; none: as many as there are.
     guest_limit: Option<usize>,
     nodes: harvester::NodesSeen,
+    /// What Upgrades set otherwise for a while, as it was before, by kind, namespace and name.
+    before: BTreeMap<(String, String, String), Value>,
+    /// Jobs of control planes that have failed and that an operator has deleted, by namespace and name.
+    given_up: BTreeSet<(String, String)>,
     violations: Vec<String>,
 }
 
@@ -144,6 +149,7 @@ impl Checker {
                 self.check_add_ons_first(known, change);
                 self.check_turn(known, change);
                 self.check_node_job(known, change);
+                self.check_not_tried_again(change);
             }
             "MachineDeployment" => self.check_turn(known, change),
             "ConfigMap" => self.check_places(known, change),
@@ -154,10 +160,19 @@ impl Checker {
             "Secret" => {
                 self.note_secret(change);
                 self.check_certificates(known, change);
+                self.check_answer(known, change);
             }
             "Machine" => self.check_machines(known, change),
-            "Cluster" => self.check_made_once(change),
-            "TanzuKubernetesCluster" => self.note_cluster(change),
+            "Cluster" => {
+                self.check_made_once(change);
+                self.note_before(change);
+            }
+            "ManagedChart" | "Setting" | "Addon" => self.note_before(change),
+            "Upgrade" => self.check_upgrade(known, change),
+            "TanzuKubernetesCluster" => {
+                self.note_cluster(change);
+                self.check_runs(known, change);
+            }
             "VirtualMachine" => self.check_stopped(known, change),
             _ => {}
         }

@@ -356,3 +356,95 @@ fn whoever_plans_machines_takes_one_server_at_a_time_under_its_own_claims_and_no
     run.put("user", "Node", "n2", server(node(None, false)));
     assert_eq!(run.put("operator-1", "Node", "n4", taken("c4")), ["operator-1 took n4, which its user has paused"]);
 }
+
+/// A Job of an Upgrade with the uid `x`, before a node is drained.
+fn job_before_drain(conditions: Value) -> Value {
+    let labels = json!({
+        "harvesterhci.io/upgrade": "u", "harvesterhci.io/upgradeJobType": "pre-drain", "harvesterhci.io/node": "n1",
+    });
+    json!({
+        "metadata": { "labels": labels, "ownerReferences": [{ "uid": "x" }] }, "status": { "conditions": conditions },
+    })
+}
+
+fn upgrade_that_says(state: &str, map: &str) -> Value {
+    json!({ "metadata": {
+        "uid": "x", "labels": { "harvesterhci.io/upgradeState": state },
+        "annotations": { "harvesterhci.io/node-upgrade-pause-map": map },
+    }})
+}
+
+#[test]
+fn a_node_that_is_sent_on_its_way_although_its_user_has_paused_it_is_seen() {
+    let sent = |map: &str| {
+        let mut run = Run::new(&[]);
+        run.put("user", "Upgrade", "u", upgrade_that_says("UpgradingNodes", map));
+        let mut paused = node(None, false);
+        paused["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause"] = json!("u");
+        run.put("operator-1", "Node", "n1", paused);
+        run.later();
+        run.put("operator-1", "Job", "u-pre-drain-n1", job_before_drain(json!([])))
+    };
+    assert_eq!(sent(r#"{"n1":"pause"}"#), ["n1 was sent on its way, and its user has paused it"]);
+    assert_eq!(sent("garbled"), ["n1 was sent on its way, and its user has paused it"]);
+    assert_eq!(sent(r#"{"n1":"unpause"}"#), [""; 0]);
+}
+
+#[test]
+fn a_planner_that_is_answered_before_the_job_is_done_is_seen() {
+    let answered = |conditions: Value| {
+        let mut run = Run::new(&[]);
+        run.put("user", "Upgrade", "u", upgrade_that_says("UpgradingNodes", "{}"));
+        run.put("operator-1", "Job", "u-pre-drain-n1", job_before_drain(json!([])));
+        run.put("world", "Job", "u-pre-drain-n1", job_before_drain(conditions));
+        let secret = |annotations: Value| json!({ "metadata": { "labels": { "rke.cattle.io/node-name": "n1" }, "annotations": annotations } });
+        run.put("world", "Secret", "plan", secret(json!({ "rke.cattle.io/pre-drain": "token" })));
+        let answer = json!({ "rke.cattle.io/pre-drain": "token", "harvesterhci.io/pre-hook": "token" });
+        run.put("operator-1", "Secret", "plan", secret(answer))
+    };
+    let early = "the planner was told to go on with n1 before the Job pre-drain was done there";
+    assert_eq!(answered(json!([])), [early]);
+    assert_eq!(answered(json!([{ "type": "Complete", "status": "True" }])), [""; 0]);
+}
+
+#[test]
+fn a_success_that_is_told_while_a_job_is_at_work_is_seen() {
+    let mut run = Run::new(&[]);
+    run.put("user", "Node", "n1", node(None, false));
+    run.put("user", "Upgrade", "u", upgrade_that_says("UpgradingNodes", "{}"));
+    run.put("operator-1", "Job", "u-pre-drain-n1", job_before_drain(json!([])));
+    let seen = run.put("operator-1", "Upgrade", "u", upgrade_that_says("Succeeded", "{}"));
+    assert_eq!(seen, ["u is called a success, and its Job u-pre-drain-n1 is at work"]);
+}
+
+#[test]
+fn a_chart_that_stays_held_after_the_clean_up_is_seen() {
+    let cleaned = |paused: bool| {
+        let mut run = Run::new(&[]);
+        let chart = |paused: bool| json!({ "spec": { "paused": paused } });
+        run.put("world", "ManagedChart", "harvester", chart(false));
+        run.put("user", "Upgrade", "u", upgrade_that_says("Succeeded", "{}"));
+        run.put("n1/steps", "ManagedChart", "harvester", chart(true));
+        run.put("operator-1", "ManagedChart", "harvester", chart(paused));
+        let mut done = upgrade_that_says("Succeeded", "{}");
+        done["metadata"]["labels"]["harvesterhci.io/upgradeCleanup"] = json!("Succeeded");
+        run.put("operator-1", "Upgrade", "u", done)
+    };
+    assert_eq!(cleaned(true), ["u is called cleaned up, and ManagedChart harvester has true, and had false"]);
+    assert_eq!(cleaned(false), [""; 0]);
+}
+
+#[test]
+fn an_update_that_has_failed_and_begins_again_by_itself_is_seen() {
+    let begun = |deleted_by: &str| {
+        let mut run = Run::new(&[]);
+        let job = |conditions: Value, leaves: Value| json!({ "metadata": { "deletionTimestamp": leaves }, "status": { "conditions": conditions } });
+        let failed = json!([{ "type": "Failed", "status": "True" }]);
+        run.put("world", "Job", "update-1", job(failed.clone(), Value::Null));
+        run.put(deleted_by, "Job", "update-1", job(failed, json!(NOON)));
+        run.known.put(("", "Job"), "", "update-1", None);
+        run.put("operator-1", "Job", "update-1", job(json!([]), Value::Null))
+    };
+    assert_eq!(begun("operator-1"), ["update-1 has failed, and was begun again by operator-1"]);
+    assert_eq!(begun("user"), [""; 0]);
+}

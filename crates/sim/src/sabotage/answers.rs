@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Sabotage;
+use super::{Sabotage, guests, harvester};
 
 /// The kind of objects that are shown otherwise.
 pub(super) fn plural(sabotage: Sabotage) -> Option<&'static str> {
@@ -17,7 +17,7 @@ pub(super) fn plural(sabotage: Sabotage) -> Option<&'static str> {
         | Sabotage::FailureTakenForSuccess
         | Sabotage::FailureNotNoticed
         | Sabotage::OthersNotNoticed => "jobs",
-        _ => return None,
+        other => return harvester::plural(other).or_else(|| guests::plural(other)),
     })
 }
 
@@ -55,7 +55,10 @@ pub(super) fn show(sabotage: Sabotage, object: &mut Value) -> bool {
         }
         Sabotage::FailureNotNoticed if is(object, "Failed") => object["status"]["conditions"] = json!([]),
         Sabotage::OthersNotNoticed => return object["metadata"]["labels"]["drover.dev/claim"].is_string(),
-        _ => {}
+        other => {
+            harvester::show(other, object);
+            return guests::show(other, object);
+        }
     }
     true
 }
@@ -65,7 +68,7 @@ fn is(object: &Value, kind: &str) -> bool {
     conditions.into_iter().flatten().any(|condition| condition["type"] == kind && condition["status"] == "True")
 }
 
-fn set(object: &mut Value, kind: &str, status: &str) {
+pub(super) fn set(object: &mut Value, kind: &str, status: &str) {
     let conditions = object["status"]["conditions"].as_array_mut();
     for condition in conditions.into_iter().flatten().filter(|condition| condition["type"] == kind) {
         condition["status"] = json!(status);

@@ -3,11 +3,14 @@
 //! A campaign that does not find one of these would not find the same bug in the operator either.
 
 mod answers;
+mod guests;
+mod harvester;
 mod requests;
 
 use bytes::Bytes;
+use drover_core::guest::Member;
 use drover_corral::apiserver::ApiServer;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::gate::{Asked, Rewrite};
 
@@ -137,6 +140,52 @@ sabotages! {
     PlacesUnguarded,
     /// A guest cluster counts as done when its control plane begins.
     PlaceGivenBackEarly,
+
+    /// Rancher's planner is answered when the Job before the drain is made, not when it is done.
+    HookAnsweredEarly,
+    /// Every member of etcd counts as a voter that is well.
+    VotersAssumed,
+    /// A node that its user has paused is sent on its way.
+    PauseOverlooked,
+    /// The images of a release count as loaded everywhere.
+    ImagesAssumed,
+    /// A node that has a new system on disk counts as booted.
+    RebootAssumed,
+    /// Every replica of a volume counts as sound.
+    ReplicasAssumed,
+    /// Every VM counts as one that cannot move.
+    VmTakenForStuck,
+    /// VMs that were stopped for a node are not started again.
+    VmLeftOff,
+    /// What sends VMs away from a node stays.
+    DrainTaintLeft,
+    /// Rancher's planner goes on asking before it drains a node.
+    HooksLeft,
+    /// An Upgrade is called a success when its nodes have their turn.
+    SuccessToldEarly,
+    /// An Upgrade is called cleaned up before it is.
+    CleanUpToldEarly,
+
+    /// An old machine of a control plane is deleted when the new one is made.
+    OldMachineGoesFirst,
+    /// Two machines come for one that goes.
+    TwoMachinesCome,
+    /// A machine is deleted while it is a member of etcd.
+    MemberLeftBehind,
+    /// The pods on a machine that goes are not looked at.
+    MachineNotEmptied,
+    /// Who leads in etcd is not looked at.
+    LeaderOverlooked,
+    /// A Node of a guest cluster is cordoned without a word.
+    CordonUnexplained,
+    /// The version in `kubeadm-config` stays.
+    KubeadmVersionLeft,
+    /// Workers get their new version when the control plane begins.
+    WorkersBegunEarly,
+    /// An add-on replaces its pods by itself.
+    AddonReplacesPods,
+    /// An update that has failed begins once more by itself.
+    FailedUpdateTriedAgain,
 }
 
 impl Sabotage {
@@ -152,9 +201,27 @@ impl Sabotage {
         name
     }
 
-    /// Does to a write what the bug would.
-    pub(crate) fn rewrite(self, purpose: &str, asked: &mut Asked, server: &ApiServer) -> Verdict {
-        requests::rewrite(self, purpose, asked, server)
+    /// Does to a write what the bug would. It is for this server: that of the management cluster, or of a guest.
+    pub(crate) fn rewrite(
+        self,
+        purpose: &str,
+        asked: &mut Asked,
+        server: &ApiServer,
+        management: &ApiServer,
+    ) -> Verdict {
+        match requests::rewrite(self, purpose, asked, management) {
+            Verdict::Pass => {}
+            verdict => return verdict,
+        }
+        match harvester::rewrite(self, purpose, asked, management) {
+            Verdict::Pass => guests::rewrite(self, purpose, asked, server, management),
+            verdict => verdict,
+        }
+    }
+
+    /// The members of a guest's etcd, as whoever updates it is shown them.
+    pub(crate) fn rewrite_members(self, members: &mut [Member]) {
+        guests::show_members(self, members);
     }
 
     /// Whether answers to such a request are shown otherwise.
@@ -186,6 +253,25 @@ impl Sabotage {
             Some(format!("{event}\n").into_bytes())
         })
     }
+}
+
+/// Answers as if the write had been done, with a version of its own.
+fn pretend_written(asked: &Asked, server: &ApiServer) -> Verdict {
+    let Some(mut object) = stored(asked, server) else { return Verdict::Pass };
+    let version = object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse::<u64>().ok());
+    crate::scenario::merge(&mut object, &asked.body);
+    object["metadata"]["resourceVersion"] = json!((version.unwrap_or(0) + 1).to_string());
+    Verdict::Pretend(object)
+}
+
+/// The object that a request is for, of whatever kind.
+fn stored(asked: &Asked, server: &ApiServer) -> Option<Value> {
+    let all = server.direct("user").list_json(&asked.group, &asked.plural).unwrap_or_default();
+    let is_it = |object: &Value| {
+        let metadata = &object["metadata"];
+        metadata["name"] == asked.name && metadata["namespace"].as_str().unwrap_or_default() == asked.namespace
+    };
+    all.into_iter().find(is_it)
 }
 
 #[cfg(test)]

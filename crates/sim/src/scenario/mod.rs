@@ -185,6 +185,11 @@ impl Default for Scenario {
 }
 
 impl Scenario {
+    /// Nothing goes wrong in it by itself, and all of it is complete in the end.
+    pub fn goes_by_itself(&self) -> bool {
+        self.faults.is_empty() && self.expect.complete.is_none() && self.expect.out.is_empty()
+    }
+
     pub fn node_names(&self) -> Vec<String> {
         (1..=self.nodes).map(|number| format!("node-{number}")).collect()
     }

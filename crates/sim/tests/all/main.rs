@@ -12,6 +12,7 @@ mod regressions;
 mod sabotage;
 mod saved;
 mod scenarios;
+mod schema;
 mod stories;
 mod tkc;
 mod why;

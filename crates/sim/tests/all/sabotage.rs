@@ -30,6 +30,10 @@ fn scenarios() -> Vec<Scenario> {
         "without-cordon",
         "too-many-failed",
         "long-reboot",
+        "guest-one-machine",
+        "guest-three-machines",
+        "guest-tkc-paused",
+        "harvester-one-node",
     ];
     names.iter().map(|name| scenario(name)).collect()
 }
