@@ -58,7 +58,7 @@ pub fn lasts(fault: &Fault) -> Duration {
         | Fault::Reboot => AWHILE,
         Fault::PlanReplaced => REPLACING,
         // It takes as long as what was begun: then the upgrade has not ended, since what asks for it is gone.
-        Fault::PlanGone | Fault::UpgradeReplaced | Fault::ClusterReplaced => UNDOING,
+        Fault::PlanGone | Fault::UpgradeReplaced => UNDOING,
         Fault::MachinesGone => AWHILE,
         Fault::RebootTwice => BETWEEN_REBOOTS + AWHILE,
         Fault::OriginalActs => original::AT_WORK,
@@ -86,7 +86,6 @@ pub async fn perform(fault: &Fault, server: &ApiServer, guests: &Servers) {
         Fault::PlanReplaced => user.replace_plans(REPLACING),
         Fault::PlanGone => user.replace_plans(UNDOING),
         Fault::UpgradeReplaced => products::replace_upgrades(&user),
-        Fault::ClusterReplaced => guests::replace(&user),
         Fault::Retried => annotate(server, &RETRIABLE, "drover.dev/retry", json!("true")).await,
         Fault::MachinesGone => guests::lose_machines(&user),
         Fault::Paused => pause(server).await,

@@ -129,11 +129,9 @@ pub enum Fault {
     PlanGone,
     /// Somebody deletes every Upgrade, and makes it again when it is gone.
     UpgradeReplaced,
-    /// Somebody deletes every TanzuKubernetesCluster, and makes it again when it is gone with all that it was made of.
-    ClusterReplaced,
     /// Somebody asks for another try of whatever has failed, on every Upgrade and every node.
     Retried,
-    /// Somebody deletes a machine of each guest cluster's control plane, and a worker.
+    /// Somebody deletes the Machine of a worker of each guest cluster.
     MachinesGone,
     /// Somebody asks for a later version in the middle of it.
     VersionRaised,
@@ -278,7 +276,7 @@ impl Fault {
         faults.extend(scenario.watched().into_iter().map(Fault::KindLags));
         faults.extend(Fault::by_users_and_machines());
         faults.extend(Fault::of_products());
-        faults.retain(|fault| fault.matters_to(scenario) && !fault.is_unproven());
+        faults.retain(|fault| fault.matters_to(scenario));
         // Where no Plan names a Secret, nobody misses one.
         match scenario.names_secrets() {
             true => faults.push(Fault::KindLags(WatchedKind::Secret)),
@@ -305,32 +303,22 @@ impl Fault {
             // The others keep the quorum of etcd, which a cluster has not that only comes to be.
             Fault::VirtualMachineOff => scenario.guests().any(|guest| guest.machines >= 3 && !guest.is_new()),
             Fault::KubeadmConfigEdited => scenario.guest.is_some(),
-            // A machine that is lost is made anew where somebody has said how many there are to be.
-            Fault::MachinesGone => {
-                scenario.tanzu().is_some() && scenario.guests().all(|guest| guest.machines >= 3 && !guest.is_new())
-            }
+            Fault::MachinesGone => scenario.guests().any(|guest| guest.workers.is_some()) && scenario.goes_by_itself(),
             // What people do in a scenario is meant for the object that is there.
             Fault::UpgradeReplaced => scenario.upgrade().is_some() && scenario.goes_by_itself(),
-            Fault::ClusterReplaced => scenario.tanzu().is_some() && scenario.goes_by_itself(),
             // Where something is to fail in the end, another try is under way then.
             Fault::Retried => scenario.guest.is_none() && scenario.goes_by_itself(),
             fault => runs_jobs || !Fault::by_users_and_machines().contains(fault),
         }
     }
 
-    /// Done where a scenario names them. At every write they are tried once a whole campaign has shown what may be expected under them.
-    fn is_unproven(&self) -> bool {
-        matches!(self, Fault::MachinesGone | Fault::UpgradeReplaced | Fault::ClusterReplaced | Fault::Retried)
-    }
-
     /// By people and machines, where there are Upgrades or guest clusters.
-    fn of_products() -> [Fault; 6] {
+    fn of_products() -> [Fault; 5] {
         [
             Fault::VirtualMachineOff,
             Fault::KubeadmConfigEdited,
             Fault::MachinesGone,
             Fault::UpgradeReplaced,
-            Fault::ClusterReplaced,
             Fault::Retried,
         ]
     }
@@ -502,9 +490,8 @@ impl std::fmt::Display for Fault {
             Fault::PlanReplaced => "somebody deletes the Plans and makes them again after two seconds",
             Fault::PlanGone => "somebody deletes the Plans and makes them again after a minute",
             Fault::UpgradeReplaced => "somebody deletes the Upgrades, and makes them again when they are gone",
-            Fault::ClusterReplaced => "somebody deletes the guest clusters, and makes them again when they are gone",
             Fault::Retried => "somebody asks for another try of whatever has failed",
-            Fault::MachinesGone => "somebody deletes a machine of each guest's control plane, and a worker",
+            Fault::MachinesGone => "somebody deletes the Machine of a worker of each guest cluster",
             Fault::VersionRaised => "somebody asks for a later version",
             Fault::Paused => "somebody pauses what asks for the upgrade, for 20 seconds",
             Fault::NodesDisabled => "somebody disables the nodes that are out, for 20 seconds",

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{AWHILE, User};
 use drover_api::cluster_api::machine::v1alpha2::Machine;
-use drover_api::tanzu::tanzu_kubernetes_cluster::TanzuKubernetesCluster;
 use drover_api::vm_operator::virtual_machine::{VirtualMachine, labels, power};
 use drover_corral::apiserver::Direct;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -43,32 +42,17 @@ pub fn switch_off(user: &User) {
     });
 }
 
-/// What it was made of goes after it.
-pub fn replace(user: &User) {
-    let anew = |old: &TanzuKubernetesCluster| {
-        let mut new = TanzuKubernetesCluster::new(&old.name_any(), old.spec.clone());
-        new.metadata.namespace = old.namespace();
-        // Which of several distributions it was brought to is written down in the spec meanwhile.
-        new
-    };
-    let is_rid_of = |user: &User, old: &TanzuKubernetesCluster| {
-        let is_its = |machine: &Machine| {
-            machine.namespace() == old.namespace() && machine.labels().get(OF_CLUSTER) == Some(&old.name_any())
-        };
-        !user.all::<Machine>().iter().any(is_its)
-    };
-    user.replace(anew, is_rid_of);
-}
-
-/// The first of each cluster's control plane, and the first of its workers, that are not on their way out already.
+/// The first worker of each cluster that is not on its way out already.
 pub fn lose_machines(user: &User) {
-    let mut lost: BTreeMap<(Option<String>, Option<String>, bool), String> = BTreeMap::new();
-    for machine in user.all::<Machine>().iter().filter(|machine| machine.metadata.deletion_timestamp.is_none()) {
-        let is_master = machine.labels().contains_key(CONTROL_PLANE);
-        let place = (machine.namespace(), machine.labels().get(OF_CLUSTER).cloned(), is_master);
+    let mut lost: BTreeMap<(Option<String>, Option<String>), String> = BTreeMap::new();
+    let is_worker = |machine: &&Machine| {
+        !machine.labels().contains_key(CONTROL_PLANE) && machine.metadata.deletion_timestamp.is_none()
+    };
+    for machine in user.all::<Machine>().iter().filter(is_worker) {
+        let place = (machine.namespace(), machine.labels().get(OF_CLUSTER).cloned());
         lost.entry(place).or_insert_with(|| machine.name_any());
     }
-    for ((namespace, ..), name) in lost {
+    for ((namespace, _), name) in lost {
         // Gone meanwhile is as good.
         let _ = user.direct.delete::<Machine>(namespace.as_deref(), &name, None);
     }
