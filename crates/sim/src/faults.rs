@@ -276,7 +276,7 @@ impl Fault {
         faults.extend(scenario.watched().into_iter().map(Fault::KindLags));
         faults.extend(Fault::by_users_and_machines());
         faults.extend(Fault::of_products());
-        faults.retain(|fault| fault.matters_to(scenario));
+        faults.retain(|fault| fault.matters_to(scenario) && !fault.is_unproven());
         // Where no Plan names a Secret, nobody misses one.
         match scenario.names_secrets() {
             true => faults.push(Fault::KindLags(WatchedKind::Secret)),
@@ -310,6 +310,11 @@ impl Fault {
             Fault::Retried => scenario.guest.is_none() && scenario.goes_by_itself(),
             fault => runs_jobs || !Fault::by_users_and_machines().contains(fault),
         }
+    }
+
+    /// Done where a scenario names them. At every write they are tried once a whole campaign has shown what may be expected under them.
+    fn is_unproven(&self) -> bool {
+        matches!(self, Fault::MachinesGone | Fault::UpgradeReplaced | Fault::Retried)
     }
 
     /// By people and machines, where there are Upgrades or guest clusters.
