@@ -5,7 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "what is measured here takes real time")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 use drover_lab::ClusterApi;
@@ -127,31 +127,6 @@ impl Ground {
         }
     }
 
-    /// An operator for the Clusters that are left to one, until this is dropped.
-    fn operator(&self) -> Operator {
-        let lab = self.cluster_api.lab();
-        let log = std::fs::File::create(lab.dir().join("operator.log")).unwrap();
-        let mut command = lab.command(env!("CARGO_BIN_EXE_drover"));
-        command.args(["operator", "--controllers", "cluster", "--namespace", "default", "--kubeconfig"]);
-        Operator(command.arg(lab.kubeconfig()).stdout(Stdio::null()).stderr(log).spawn().unwrap())
-    }
-
-    /// What the operator says of an upgrade, once it stands so.
-    fn await_stand(&self, cluster: &str, stand: &str) -> Value {
-        let started = Instant::now();
-        loop {
-            let object: Value =
-                serde_json::from_str(&self.kubectl(&["get", "cluster", cluster, "--output=json"])).unwrap();
-            let said = object["metadata"]["annotations"]["drover.dev/progress"].as_str().unwrap_or("{}");
-            let said: Value = serde_json::from_str(said).unwrap();
-            if said["stand"] == stand {
-                return said;
-            }
-            assert!(started.elapsed() < PATIENCE, "{cluster} is not {stand}: {said}");
-            std::thread::sleep(Duration::from_millis(200));
-        }
-    }
-
     /// The certificates of a cluster, by name.
     fn certificates(&self, cluster: &str) -> Vec<(String, Value)> {
         let read = |end: &&str| {
@@ -161,16 +136,6 @@ impl Ground {
             (name, secret["data"].clone())
         };
         ["ca", "etcd", "sa", "proxy"].iter().map(read).collect()
-    }
-}
-
-struct Operator(Child);
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        // It may have ended before.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -221,18 +186,16 @@ fn a_control_plane_and_workers_roll_by_our_engine_and_by_kubeadm_control_plane()
     assert_eq!(nodes, [NEW; 3].join(" "));
     assert!(!ground.upgrade_own().contains("make a machine"), "a second time there is nothing to do");
 
-    // One is left to an operator, which raises its workers when the control plane is done; of the other somebody does it.
-    let operator = ground.operator();
     let began = Instant::now();
-    said(&ground.drover(&["upgrade", "start", "cluster/default/kcp", "--to", NEW, "--by-operator"]));
+    ground.start("kcp");
     ground.await_all("kcp", "control plane", 3, NEW);
     let by_kubeadm_control_plane = began.elapsed();
 
-    ground.start("own");
+    // The same command, for the workers of both.
+    for cluster in ["own", "kcp"] {
+        ground.start(cluster);
+    }
     let workers = ["own", "kcp"].map(|cluster| ground.await_all(cluster, "workers", 2, NEW)).iter().sum::<Duration>();
-    let done = ground.await_stand("kcp", "UpToDate");
-    assert_eq!(done["sentence"], format!("every machine is of {NEW}"), "{done}");
-    drop(operator);
 
     println!("three machines of a control plane, {OLD} to {NEW}:");
     println!("  drover control-plane-upgrade  {:6.1} s", by_drover.as_secs_f32());
