@@ -7,7 +7,7 @@ use serde_json::{Error, Value};
 
 use super::object::Object;
 
-/// Half as dear as from its text: nothing is searched for the end of a word, and nothing is copied first.
+/// Nothing is searched for the end of a word, and nothing is copied first, as it would be from its text.
 pub(super) fn typed<'a, T: Deserialize<'a>>(object: &'a Object) -> Result<T, Error> {
     let fields = object.iter().map(|(name, value)| {
         let field = match value {
