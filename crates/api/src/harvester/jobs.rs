@@ -71,6 +71,9 @@ pub mod variables {
 /// The release repository, as its Service offers it.
 pub mod repository {
     pub const CONTAINER: &str = "nginx-iso-server";
+    /// How the upgrade image of a release serves an ISO: with its nginx, from a loop device (`upgrade_repo.go` of Harvester 1.7).
+    pub const SERVE_ISO: &str = "set -e\nmkdir -p /srv/www/htdocs/harvester-iso\n\
+        mount -o loop,ro /iso/disk.img /srv/www/htdocs/harvester-iso\nexec nginx -g 'daemon off;'\n";
     /// Lets a machine that boots the ISO of a release serve it instead of installing it.
     pub const SERVE_MODE: &str =
         "name: \"enable repo mode\"\nstages:\n  rootfs:\n  - commands:\n    - echo > /sysroot/harvester-serve-iso\n";

@@ -1,7 +1,7 @@
 //! The release: its image is imported, a Deployment serves what is in it, and what it says of itself is read.
 
 use drover_api::harvester::NAMESPACE;
-use drover_api::harvester::jobs::{self, components, repository};
+use drover_api::harvester::jobs::{self, components, repository, stock};
 use drover_api::harvester::node::WITNESS;
 use drover_api::harvester::setting::names as settings;
 use drover_api::harvester::virtual_machine_image::{
@@ -190,6 +190,7 @@ fn deployment(turn: &Turn<'_>, name: &str) -> Value {
     let labels = labels(turn);
     let (_, claim) = image_of(turn);
     let hosts = turn.cluster().nodes.iter().filter(|node| !node.metadata.labels.contains_key(WITNESS)).count();
+    let image = format!("{}:{}", stock::IMAGE, turn.next.previous_version);
     let page =
         json!({ "path": format!("/{}/{}", repository::PATH, repository::RELEASE_FILE), "port": repository::PORT });
     json!({
@@ -207,15 +208,17 @@ fn deployment(turn: &Turn<'_>, name: &str) -> Value {
                             "topologyKey": "kubernetes.io/hostname", "labelSelector": { "matchLabels": labels },
                         },
                     }]}},
+                    // Every node has this image, and that of the release can come only from what is served here.
                     "containers": [{
-                        "name": repository::CONTAINER, "image": turn.view.settings.image,
-                        "args": ["repo", "serve", "/iso/disk.img", "--listen", format!("0.0.0.0:{}", repository::PORT)],
+                        "name": repository::CONTAINER, "image": image,
+                        "imagePullPolicy": "IfNotPresent",
+                        "command": ["sh", "-c", repository::SERVE_ISO],
                         "ports": [{ "containerPort": repository::PORT, "protocol": "TCP" }],
                         "readinessProbe": { "httpGet": page, "periodSeconds": 5 },
                         "securityContext": { "privileged": true },
                         "volumeMounts": [{ "name": "iso", "mountPath": "/iso", "readOnly": true }],
                     }],
-                    "volumes": [{ "name": "iso", "persistentVolumeClaim": { "claimName": claim, "readOnly": true } }],
+                    "volumes": [{ "name": "iso", "persistentVolumeClaim": { "claimName": claim } }],
                 },
             },
         },
