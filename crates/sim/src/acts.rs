@@ -193,28 +193,6 @@ impl User {
         }
     }
 
-    /// Deletes all of a kind, and makes each again once it is gone and `is_rid_of` says that all else is: as its user has once written it.
-    fn replace<K: Kind>(&self, anew: impl Fn(&K) -> K, is_rid_of: fn(&User, &K) -> bool) {
-        let all = self.all::<K>();
-        self.delete_all::<K>(|_| true);
-        for old in all {
-            let (user, new) = (self.clone(), anew(&old));
-            tokio::spawn(async move {
-                loop {
-                    user.clock.sleep(LOOK).await;
-                    let found = user.direct.get::<K>(old.meta().namespace.as_deref(), &old.name_any());
-                    let is_gone = found.is_ok_and(|found| found.is_none());
-                    if is_gone && is_rid_of(&user, &old) {
-                        break;
-                    }
-                }
-                if let Err(status) = user.direct.create(&new) {
-                    tracing::warn!("the user cannot make {} again: {}", new.name_any(), status.message);
-                }
-            });
-        }
-    }
-
     fn cordon(&self, cordoned: bool) {
         self.change::<Node>(|node| {
             node.spec.get_or_insert_default().unschedulable = cordoned.then_some(true);

@@ -15,12 +15,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use self::cores::on_all_cores;
-use self::lot::is_drawn;
+use self::lot::{draw, is_drawn};
 pub use self::reach::{all_purposes, all_reasons, not_reached};
 pub use self::report::{CampaignReport, Failure, Regression};
 use self::survey::Calm;
 pub use self::survey::{Surveyed, survey};
-use crate::faults::{Fault, Incident, Moment, Schedule, Turn};
+use crate::faults::{Fault, Incident, Mishap, Moment, Schedule, Turn};
 use crate::run::{Outcome, Terms, run};
 use crate::sabotage::Sabotage;
 use crate::scenario::Scenario;
@@ -46,7 +46,8 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 pub enum Part {
     /// The operator dies before and after every write that meets a state of its own.
     Crashes,
-    /// The operators of one run die before each write that meets a state of its own, those of another one after it.
+    /// The operators of one run die before each write that meets a state of its own, those of another one after it. In two more, programs in pods
+    /// die so at their own writes; in another one, each of these is refused, or gets no answer.
     CrashesThroughout,
     /// So many runs in which operators die before writes that meet a state of their own, and as many after them; each state has its turn in
     /// one of them. For scenarios whose crashes are sampled: so every write meets one all the same.
@@ -159,9 +160,13 @@ impl Surveyed {
         match part {
             Part::Crashes => self.crashes(),
             Part::CrashesThroughout => {
-                let untried = &self.scenario().untried;
-                let both = [Fault::CrashesBefore, Fault::CrashesAfter].into_iter();
-                both.filter(|fault| !untried.contains(fault)).map(|fault| Schedule::one(1, fault)).collect()
+                let scenario = self.scenario();
+                // Each scenario has another one of those that programs survive.
+                let survived = draw(Mishap::SURVIVED, |mishap| (&scenario.name, mishap.to_string()));
+                let mishaps = [Mishap::DiesBefore, Mishap::DiesAfter].into_iter().chain(survived);
+                let of_programs = mishaps.map(Fault::Programs).filter(|_| scenario.runs_programs());
+                let all = [Fault::CrashesBefore, Fault::CrashesAfter].into_iter().chain(of_programs);
+                all.filter(|fault| !scenario.untried.contains(fault)).map(|fault| Schedule::one(1, fault)).collect()
             }
             Part::CrashesInTurn(of) => {
                 let turns =
@@ -228,7 +233,11 @@ impl Surveyed {
             let took = begun.elapsed();
             let enough = campaign.first_only && !outcome.violations.is_empty();
             let mut shared = lock(&shared);
-            shared.1[index] = std::mem::take(&mut outcome.at_writes);
+            // Of what breaks something they tell where it is.
+            shared.1[index] = match outcome.violations.is_empty() {
+                true => std::mem::take(&mut outcome.at_writes),
+                false => outcome.at_writes.clone(),
+            };
             shared.0.count(&campaign.scenario, schedule, outcome);
             shared.0.seconds += took.as_secs_f64();
             progress(shared.0.schedules - before, schedules.len());

@@ -61,6 +61,9 @@ pub enum Fault {
     CrashesAfter,
     /// The same at some of these states only: so many runs together try all of them, and each leaves operators time to recover.
     CrashesInTurn(Turn),
+    /// From here on this happens to each write of programs in pods (the steps of an Upgrade, a drain, the update of a control plane) that meets a
+    /// state of the store in which it has not happened yet.
+    Programs(Mishap),
     /// The operator dies; the write lands when its successors have made this many writes.
     LandsAfter(usize),
     /// The operator dies; the write lands when the upgrade is over.
@@ -200,6 +203,47 @@ impl Turn {
     }
 }
 
+/// What happens to a program in a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Mishap {
+    /// It dies before the write is sent, and begins anew in its container.
+    DiesBefore,
+    /// It dies when the write is done, and begins anew in its container.
+    DiesAfter,
+    /// The server answers with this code and does nothing; 429 and 503 say when to try again.
+    Refused(u16),
+    /// No answer comes; the write did not happen.
+    LostBefore,
+    /// No answer comes; the write happened.
+    LostAfter,
+}
+
+impl Mishap {
+    /// Those that it need not die of.
+    pub const SURVIVED: [Mishap; 6] = [
+        Mishap::Refused(409),
+        Mishap::Refused(429),
+        Mishap::Refused(500),
+        Mishap::Refused(503),
+        Mishap::LostBefore,
+        Mishap::LostAfter,
+    ];
+}
+
+/// In the story; the write is 'it'.
+impl std::fmt::Display for Mishap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Mishap::DiesBefore => "the program dies before it is sent",
+            Mishap::DiesAfter => "the program dies after it, and before it hears of it",
+            Mishap::Refused(code) => return write!(f, "it is refused with {code}"),
+            Mishap::LostBefore => "it does not happen and is never answered",
+            Mishap::LostAfter => "it happens and is never answered",
+        })
+    }
+}
+
 /// The kinds that an operator watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum WatchedKind {
@@ -276,7 +320,7 @@ impl Fault {
         faults.extend(scenario.watched().into_iter().map(Fault::KindLags));
         faults.extend(Fault::by_users_and_machines());
         faults.extend(Fault::of_products());
-        faults.retain(|fault| fault.matters_to(scenario) && !fault.is_unproven());
+        faults.retain(|fault| fault.matters_to(scenario));
         // Where no Plan names a Secret, nobody misses one.
         match scenario.names_secrets() {
             true => faults.push(Fault::KindLags(WatchedKind::Secret)),
@@ -310,11 +354,6 @@ impl Fault {
             Fault::Retried => scenario.guest.is_none() && scenario.goes_by_itself(),
             fault => runs_jobs || !Fault::by_users_and_machines().contains(fault),
         }
-    }
-
-    /// Done where a scenario names them. At every write they are tried once a whole campaign has shown what may be expected under them.
-    fn is_unproven(&self) -> bool {
-        matches!(self, Fault::MachinesGone | Fault::UpgradeReplaced | Fault::Retried)
     }
 
     /// By people and machines, where there are Upgrades or guest clusters.
@@ -405,6 +444,19 @@ impl Schedule {
         Schedule { faults: vec![Incident { at: Moment::Write(write), what: fault }] }
     }
 
+    /// The same, told by what its writes are for, as a run has made them: their numbers change more often.
+    pub fn by_purpose(mut self, at_writes: &[(u64, String)]) -> Self {
+        for incident in &mut self.faults {
+            if let Moment::Write(number) = incident.at
+                && let Some((_, purpose)) = number.checked_sub(1).and_then(|index| at_writes.get(index))
+            {
+                let nth = at_writes[..number].iter().filter(|(_, other)| other == purpose).count();
+                incident.at = Moment::Purpose(PurposeMoment { is: purpose.clone(), on: None, nth });
+            }
+        }
+        self
+    }
+
     /// What happens when, in words.
     pub(crate) fn names(&self) -> Vec<String> {
         self.faults.iter().map(Incident::to_string).collect()
@@ -448,6 +500,9 @@ impl std::fmt::Display for Fault {
             Fault::Apply(objects) => return write!(f, "somebody applies {}", names(objects)),
             Fault::Patch(patch) => return write!(f, "somebody patches {} with {}", patch.object, patch.with),
             Fault::Delete(name) => return write!(f, "somebody deletes {name}"),
+            Fault::Programs(mishap) => {
+                return write!(f, "from here on {mishap}, at each write of programs in pods that meets a new state");
+            }
             Fault::CrashBefore => "the operator dies before it is sent",
             Fault::CrashAfter => "the operator dies after it, and before it hears of it",
             Fault::CrashesBefore => "from here on operators die before each write that meets a new state",

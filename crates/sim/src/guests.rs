@@ -53,7 +53,7 @@ impl SimulatedGuests {
         self.gate.client_of(server, &self.operator, manner)
     }
 
-    /// What Jobs do, through the gate.
+    /// What a Job does, through the gate.
     pub fn updates(self) -> Updates {
         let (gate, operator) = (self.gate.clone(), self.operator.clone());
         let client = Arc::new(move || gate.client(&operator));

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use crate::acts;
 use crate::faults::{Fault, Moment};
 use crate::guests::{OpenGuests, Servers, Updates};
+use crate::programs::{Way, Ways};
 use crate::scenario::Scenario;
 use crate::scenario::pattern::Pattern;
 
@@ -62,13 +63,24 @@ impl ServedGuests {
         Ok(ServedGuests { servers, ways, _served: served, _tasks: tasks })
     }
 
-    /// What Jobs do that update a control plane; none where there are no guests.
-    pub fn updates(&self, management: &ApiServer) -> Option<Updates> {
-        let (servers, ways) = (self.servers.clone(), self.ways.clone());
-        let client = management.client("control-plane-upgrade");
-        let guests = OpenGuests { management: management.clone(), servers, ways };
-        let updates = Updates { client: Arc::new(move || client.clone()), guests: Arc::new(guests), hears: None };
-        (!self.servers.is_empty()).then_some(updates)
+    /// Whether there are any.
+    pub fn are_there(&self) -> bool {
+        !self.servers.is_empty()
+    }
+
+    /// How programs in pods of the cluster that manages them reach it, and them.
+    pub fn ways(&self, management: &ApiServer) -> Ways {
+        let (servers, ways, management) = (self.servers.clone(), self.ways.clone(), management.clone());
+        Arc::new(move |actor| Way {
+            client: management.client(actor),
+            updates: (!servers.is_empty()).then(|| {
+                let client = management.client("control-plane-upgrade");
+                let (management, servers, ways) = (management.clone(), servers.clone(), ways.clone());
+                let guests = Arc::new(OpenGuests { management, servers, ways });
+                Updates { client: Arc::new(move || client.clone()), guests, hears: None }
+            }),
+            died: Box::pin(std::future::pending()),
+        })
     }
 }
 

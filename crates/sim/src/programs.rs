@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::harvester::jobs::{CONTAINER as APPLY, stock, variables};
 use drover_api::plan::jobs::containers::{DRAIN, PREPARE};
@@ -15,10 +16,11 @@ use drover_api::plan::jobs::variables::NODE_NAME;
 use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::CONTAINER as UPDATE;
 use drover_clock::Clock;
 use drover_core::decision::{Kind, Subject};
-use drover_core::harvester::steps::HostDeed;
+use drover_core::guest::Order as GuestOrder;
+use drover_core::harvester::steps::{HostDeed, Order as StepsOrder};
 use drover_corral::apiserver::{ApiServer, Change, Direct};
 use drover_corral::world::annotations::{EXIT_CODE, LAST_WORDS, OS_IMAGE, REBOOT, down_until};
-use drover_operator::drain::{DrainFlags, drain};
+use drover_operator::drain::{DrainFlags, DrainOrder, drain};
 use drover_operator::harvester::Repositories;
 use drover_operator::harvester::steps::{self, Host, Reach, Saying};
 use futures::future::BoxFuture;
@@ -28,12 +30,30 @@ use tokio::task::{AbortHandle, JoinSet};
 use crate::guests::Updates;
 use crate::updates;
 
-/// Clients for programs, by whom they act as.
-pub type Clients = Arc<dyn Fn(&str) -> kube::Client + Send + Sync>;
+/// How a program reaches its clusters.
+pub struct Way {
+    /// To the cluster that its pod is in.
+    pub client: kube::Client,
+    /// To guest clusters, if there are any.
+    pub updates: Option<Updates>,
+    /// Comes when the program dies, and never where none does.
+    pub died: BoxFuture<'static, ()>,
+}
+
+impl std::fmt::Debug for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Way").field("updates", &self.updates).finish_non_exhaustive()
+    }
+}
+
+/// A way for each run of a program, by whom it acts as.
+pub type Ways = Arc<dyn Fn(&str) -> Way + Send + Sync>;
 
 /// Is told what the steps of an upgrade do and wait for.
 pub type Listener = Arc<dyn Fn(&Saying) + Send + Sync>;
 
+/// A program that dies begins anew in its container after this time, so that no Job runs out of tries by it.
+pub(crate) const RESTART: Duration = Duration::from_secs(1);
 /// How long a machine is away that boots another system.
 const REBOOTS_FOR: &str = "20s";
 
@@ -43,11 +63,12 @@ pub fn run_elsewhere(prepares_by_drain: bool) -> BTreeSet<String> {
     prepare.into_iter().chain([DRAIN, APPLY].map(str::to_owned)).collect()
 }
 
-/// Runs until the future is dropped. `guests` are those whose control planes Jobs update, `repositories` serve what steps read of a release.
+/// Runs until the future is dropped. With `updates`, Jobs update the control planes of guest clusters; `repositories` serve what steps read of a
+/// release.
 pub async fn run(
     server: ApiServer,
-    clients: Clients,
-    guests: Option<Updates>,
+    ways: Ways,
+    updates: bool,
     repositories: Arc<dyn Repositories>,
     listener: Listener,
 ) {
@@ -56,8 +77,8 @@ pub async fn run(
     let mut machines = Machines {
         direct: server.direct("node/drain"),
         clock: server.clock(),
-        clients,
-        guests,
+        ways,
+        updates,
         repositories,
         listener,
         running: BTreeMap::new(),
@@ -102,8 +123,8 @@ struct Ended {
 
 struct Machines {
     listener: Listener,
-    clients: Clients,
-    guests: Option<Updates>,
+    ways: Ways,
+    updates: bool,
     repositories: Arc<dyn Repositories>,
     direct: Direct,
     clock: Clock,
@@ -152,7 +173,7 @@ impl Machines {
     }
 
     fn look_at(&mut self, pod: &Pod) {
-        let run = under_way(pod, self.guests.is_some());
+        let run = under_way(pod, self.updates);
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         self.end_all_but(&uid, run.as_ref());
         let Some(run) = run.filter(|run| !self.running.contains_key(run)) else { return };
@@ -167,47 +188,27 @@ impl Machines {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let own_pod = Subject { kind: Kind::Pod, namespace: namespace.clone(), name: name.clone() };
         let program = if run.container == APPLY { "steps" } else { "drain" };
-        let client = (self.clients)(&format!("{node}/{program}"));
-        let clock = self.clock;
+        let actor = format!("{node}/{program}");
         let args = match stand_in(pod, &run.container) {
             Some(args) => args,
             None => args(pod, &run.container, &node),
         };
-        let host = SimulatedHost { direct: self.direct.clone(), namespace: namespace.clone(), pod: name.clone() };
-        let (id, place, listener) = (run.clone(), (namespace.clone(), name.clone()), self.listener.clone());
-        let repositories = self.repositories.clone();
-        let update =
-            self.guests.clone().filter(|_| run.container == UPDATE).map(|guests| (guests, updates::order(pod)));
+        let work = Work {
+            task: Task::of(pod, &run.container, &args, own_pod),
+            host: SimulatedHost { direct: self.direct.clone(), namespace: namespace.clone(), pod: name.clone() },
+            repositories: self.repositories.clone(),
+            listener: self.listener.clone(),
+            clock: self.clock,
+        };
+        let (id, place, ways) = (run.clone(), (namespace.clone(), name.clone()), self.ways.clone());
         let program = self.programs.spawn(async move {
-            let mut last_words = None;
-            let exit_code = match DrainFlags::of_container(&args) {
-                _ if id.container == UPDATE => match update {
-                    Some((guests, Some(order))) => {
-                        let client = (guests.client)();
-                        let mut tell = |saying| guests.hears.iter().for_each(|gate| gate.hear_update(&saying));
-                        let done =
-                            drover_operator::guest::update(client, &*guests.guests, clock, &order, &mut tell).await;
-                        guests.hears.iter().for_each(|gate| gate.hear_end(&done));
-                        last_words = done.as_ref().err().map(ToString::to_string);
-                        i32::from(done.is_err())
-                    }
-                    _ => 2,
-                },
-                _ if id.container == APPLY => match steps::order(&args) {
-                    Some(order) => {
-                        let mut tell = |saying| listener(&saying);
-                        let reach = Reach { host: &host, repositories: &*repositories };
-                        let done = steps::run(client, clock, &order, Some(own_pod), reach, &mut tell).await;
-                        i32::from(done.is_err())
-                    }
-                    None => 2,
-                },
-                // The words are for a log; what holds it up stands on the pod.
-                Some((drained, flags)) => {
-                    let order = flags.order(&drained, Some(own_pod));
-                    i32::from(drain(client, clock, &order, &mut |_| {}).await.is_err())
+            let (exit_code, last_words) = loop {
+                let way = ways(&actor);
+                tokio::select! {
+                    biased;
+                    () = way.died => work.clock.sleep(RESTART).await,
+                    ended = work.run(way.client, way.updates) => break ended,
                 }
-                None => 2,
             };
             Ended { namespace: place.0, pod: place.1, run: id, exit_code, last_words }
         });
@@ -233,7 +234,7 @@ impl Machines {
     }
 
     fn mentions_program(&self, json: &[u8]) -> bool {
-        let update = self.guests.as_ref().map(|_| UPDATE);
+        let update = self.updates.then_some(UPDATE);
         [DRAIN, APPLY].into_iter().chain(update).any(|program| {
             let name = format!("\"name\":\"{program}\"");
             json.windows(name.len()).any(|part| part == name.as_bytes())
@@ -265,6 +266,62 @@ impl Machines {
     fn end(&mut self, run: &RunId) {
         if let Some(running) = self.running.remove(run) {
             running.program.abort();
+        }
+    }
+}
+
+/// What a container is there for.
+enum Task {
+    Drain(DrainOrder),
+    Steps {
+        order: StepsOrder,
+        own_pod: Subject,
+    },
+    Update(GuestOrder),
+    /// Nobody understands what it is asked.
+    Unknown,
+}
+
+impl Task {
+    fn of(pod: &Pod, container: &str, args: &[String], own_pod: Subject) -> Self {
+        let task = match container {
+            UPDATE => updates::order(pod).map(Task::Update),
+            APPLY => steps::order(args).map(|order| Task::Steps { order, own_pod }),
+            _ => DrainFlags::of_container(args).map(|(node, flags)| Task::Drain(flags.order(&node, Some(own_pod)))),
+        };
+        task.unwrap_or(Task::Unknown)
+    }
+}
+
+/// A program, and what it has to hand.
+struct Work {
+    task: Task,
+    host: SimulatedHost,
+    repositories: Arc<dyn Repositories>,
+    listener: Listener,
+    clock: Clock,
+}
+
+impl Work {
+    /// From its beginning to its end: its exit code, and what it leaves to those who look at its pod.
+    async fn run(&self, client: kube::Client, updates: Option<Updates>) -> (i32, Option<String>) {
+        match (&self.task, updates) {
+            (Task::Update(order), Some(guests)) => {
+                let mut tell = |saying| guests.hears.iter().for_each(|gate| gate.hear_update(&saying));
+                let client = (guests.client)();
+                let done = drover_operator::guest::update(client, &*guests.guests, self.clock, order, &mut tell).await;
+                guests.hears.iter().for_each(|gate| gate.hear_end(&done));
+                (i32::from(done.is_err()), done.err().map(|error| error.to_string()))
+            }
+            (Task::Steps { order, own_pod }, _) => {
+                let mut tell = |saying| (self.listener)(&saying);
+                let reach = Reach { host: &self.host, repositories: &*self.repositories };
+                let done = steps::run(client, self.clock, order, Some(own_pod.clone()), reach, &mut tell).await;
+                (i32::from(done.is_err()), None)
+            }
+            // The words are for a log; what holds it up stands on the pod.
+            (Task::Drain(order), _) => (i32::from(drain(client, self.clock, order, &mut |_| {}).await.is_err()), None),
+            (Task::Unknown | Task::Update(_), _) => (2, None),
         }
     }
 }

@@ -227,6 +227,11 @@ impl Record {
         self.states.push(self.state);
     }
 
+    /// The state of the store, as its objects mean it.
+    pub fn state(&self) -> u64 {
+        self.state
+    }
+
     /// An operator is about to write: for this purpose, in the state that is given back.
     pub fn note_write(&mut self, purpose: &str) -> u64 {
         self.at_writes.push((self.state, purpose.to_owned()));

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::faults::{Fault, Incident, Moment, Schedule};
 use crate::gate::{Gate, Heard};
-use crate::guests::{self, SimulatedGuests};
+use crate::guests;
 use crate::invariants::{Leave, ends, standstill};
 use crate::known::Known;
 use crate::programs;
@@ -193,16 +193,12 @@ impl Stage {
         }
         tasks.spawn(World::run(server.clone(), world));
         if scenario.runs_programs() {
-            let updated = scenario.tanzu().map(|_| {
-                let (gate, servers) = (gate.open(), guests.clone());
-                SimulatedGuests { gate, servers, operator: "control-plane-upgrade".to_owned() }.updates()
-            });
             let told = gate.clone();
             let listener = Arc::new(move |saying: &_| told.hear_program(saying));
             let files = scenario.release_files(server.clone());
-            let of_programs = gate.clone();
-            let clients = Arc::new(move |actor: &str| of_programs.program(actor));
-            tasks.spawn(programs::run(server.clone(), clients, updated, files, listener));
+            let (updates, of_programs, servers) = (scenario.tanzu().is_some(), gate.clone(), guests.clone());
+            let ways = Arc::new(move |actor: &str| of_programs.way(actor, updates.then(|| servers.clone())));
+            tasks.spawn(programs::run(server.clone(), ways, updates, files, listener));
         }
         tasks
             .spawn(Shift::new(gate.clone(), Ears { reports, plans }, scenario, guests).keep_operators_running(ordered));

@@ -64,10 +64,8 @@ pub fn run(args: &CorralArgs, format: Option<Format>) -> anyhow::Result<()> {
             Some(scenario) => scenario.release_files(server.clone()),
             None => Arc::new(NoRepositories),
         };
-        let updates = guests.updates(&server);
-        let of_programs = server.clone();
-        let clients = Arc::new(move |actor: &str| of_programs.client(actor));
-        let programs = tokio::spawn(programs::run(server.clone(), clients, updates, files, Arc::new(|_| ())));
+        let (ways, updates) = (guests.ways(&server), guests.are_there());
+        let programs = tokio::spawn(programs::run(server.clone(), ways, updates, files, Arc::new(|_| ())));
         let servers = guests.servers.clone();
         let acts = scenario.map(|scenario| tokio::spawn(live::play(server.clone(), scenario, servers)));
         let serving = args.serving.start(server).await?;

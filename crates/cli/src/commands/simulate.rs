@@ -27,9 +27,6 @@ const DOUBLES: usize = 47;
 
 /// Where not every crash has a run of its own, they are tried in so many runs on either side of the writes.
 const TURNS: u64 = 2;
-/// But not of scenarios of which so few are tried at all: one run of a hundred nodes takes longer than a hundred of three, and those that
-/// vary another one go its way for the most part. Crashes throughout meet all of their writes, too.
-const FEW: usize = 94;
 
 #[derive(Debug, Args)]
 pub struct SimulateArgs {
@@ -154,8 +151,7 @@ fn parts(args: &SimulateArgs, scenario: &Scenario) -> Vec<Part> {
             let random = RANDOM.div_ceil(scenario.sampled.unwrap_or(1));
             let every = if args.whole || args.scenario.is_some() { 1 } else { DOUBLES };
             let doubles = Part::DoubleCrashes { every };
-            let in_turn = scenario.sampled.is_some_and(|sampled| sampled < FEW);
-            let turns = Part::CrashesInTurn(if in_turn { TURNS } else { 0 });
+            let turns = Part::CrashesInTurn(if scenario.sampled.is_some() { TURNS } else { 0 });
             vec![Part::Crashes, Part::CrashesThroughout, turns, Part::Pairs, doubles, Part::Random(random)]
         }
     }
@@ -249,7 +245,7 @@ fn report_as_text(report: &CampaignReport) -> String {
         text.push_str("\nthe other schedules that went wrong:\n");
         for failure in report.failures.iter().skip(1) {
             let sentence = failure.outcome.violations.first().map_or("", |violation| violation.sentence.as_str());
-            let line = serde_json::to_string(&failure.regression()).unwrap_or_default();
+            let line = serde_json::to_string(&failure.regression).unwrap_or_default();
             text.push_str(&format!("  {line}: {sentence}\n"));
         }
     }

@@ -50,6 +50,8 @@ use crate::drain::DrainError;
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// From what was refused to the next try.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How often it is tried to leave a note behind when a try ends.
+const NOTES: usize = 5;
 /// No answer of etcd takes longer.
 const ETCD_PATIENCE: Duration = Duration::from_secs(60);
 /// How long the API server of the management cluster may take to say which versions it has.
@@ -215,6 +217,7 @@ impl Update<'_> {
     }
 
     async fn run(&mut self) -> Result<(), UpdateError> {
+        let mut notes = 0;
         loop {
             self.books.take_all();
             if let Some((what, cause)) = self.books.forbidden() {
@@ -236,9 +239,14 @@ impl Update<'_> {
                 Next::Done => return Ok(()),
                 Next::AskEtcd => self.books.hear_until(later(self.clock.now(), PAUSE)).await,
                 Next::Fail(failure) => {
-                    if let Some(note) = &failure.note {
-                        // It is only for whoever tries next.
-                        let _ = self.hands.write(note, &mut self.books).await;
+                    // Whoever tries next goes by it: without it, the next try ends here as well.
+                    if let Some(note) = &failure.note
+                        && notes < NOTES
+                        && self.hands.write(note, &mut self.books).await.is_err()
+                    {
+                        notes += 1;
+                        self.clock.sleep(PAUSE).await;
+                        continue;
                     }
                     return Err(UpdateError::Failed(failure));
                 }

@@ -116,6 +116,7 @@ pub async fn run(
     let mut publication = Publication::of_few(api, own_pod, &order.node);
     let (mut done, mut told): (Done, Vec<Wait>) = (Done::default(), Vec::new());
     loop {
+        let mut refused = false;
         let now = clock.now();
         let came = match mirror.cluster() {
             Some(cluster) => next(cluster, order, &done, now),
@@ -161,6 +162,7 @@ pub async fn run(
                 if has_written && let Some(failure) = hands.carry_out(vec![writes]).await {
                     tell(Saying::Does(failure.to_string()));
                     clock.sleep(PAUSE).await;
+                    refused = true;
                 }
                 // What was written is seen at once, and what is waited for then is told.
                 if !has_written {
@@ -169,7 +171,12 @@ pub async fn run(
             }
         }
         let due = publication.due(&told, clock.now()).unwrap_or(jiff::Timestamp::MAX);
-        let again = if done.may_change() { TRY_AGAIN.unsigned_abs() } else { LOOK_AGAIN };
+        let again = match done.may_change() {
+            // The pause is over; what was heard meanwhile is heeded first.
+            _ if refused => Duration::ZERO,
+            true => TRY_AGAIN.unsigned_abs(),
+            false => LOOK_AGAIN,
+        };
         let deadline = told.iter().filter_map(|wait| wait.deadline).min().unwrap_or(jiff::Timestamp::MAX);
         let until = due.min(later(clock.now(), again)).min(deadline.max(later(clock.now(), PAUSE)));
         tokio::select! {

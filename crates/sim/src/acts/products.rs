@@ -9,8 +9,9 @@ use drover_corral::world::annotations::MIGRATION_FAILS;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::ResourceExt;
 
-use super::{AWHILE, User, told};
+use super::{AWHILE, LOOK, User, told};
 
+const ACCEPT: &str = "drover.dev/accept";
 const ETCD: &str = "node-role.kubernetes.io/etcd";
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
@@ -23,14 +24,25 @@ pub fn fail_migrations(user: &User) {
     });
 }
 
-/// Once an Upgrade is gone, nothing of it is left.
+/// Deletes every Upgrade, and makes each again once it is gone, with what its user has accepted.
 pub fn replace_upgrades(user: &User) {
-    let anew = |old: &Upgrade| {
+    let all = user.all::<Upgrade>();
+    user.delete_all::<Upgrade>(|_| true);
+    for old in all {
         let mut new = Upgrade::new(&old.name_any(), old.spec.clone());
         new.metadata.namespace = old.namespace();
-        new
-    };
-    user.replace(anew, |_, _| true);
+        new.metadata.annotations =
+            old.annotations().get(ACCEPT).map(|codes| [(ACCEPT.to_owned(), codes.clone())].into());
+        let user = user.clone();
+        tokio::spawn(async move {
+            while user.direct.get::<Upgrade>(old.namespace().as_deref(), &old.name_any()).is_ok_and(|it| it.is_some()) {
+                user.clock.sleep(LOOK).await;
+            }
+            if let Err(status) = user.direct.create(&new) {
+                tracing::warn!("the user cannot make {} again: {}", new.name_any(), status.message);
+            }
+        });
+    }
 }
 
 pub fn refuse_tunnels(user: &User) {

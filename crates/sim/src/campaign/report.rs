@@ -36,6 +36,8 @@ pub struct CampaignReport {
 pub struct Failure {
     pub scenario: String,
     pub schedule: Schedule,
+    /// What makes it a regression test.
+    pub regression: Regression,
     pub outcome: Outcome,
     /// One line an event.
     pub trace: Vec<String>,
@@ -58,12 +60,9 @@ impl Failure {
         let trace = outcome.trace();
         let before = outcome.before.take();
         outcome.story = Default::default();
-        Failure { scenario: scenario.name.clone(), schedule: schedule.clone(), outcome, trace, before }
-    }
-
-    /// The line that makes it a regression test.
-    pub fn regression(&self) -> Regression {
-        Regression { scenario: self.scenario.clone(), seed: self.outcome.seed, faults: self.schedule.clone() }
+        let (schedule, faults) = (schedule.clone(), schedule.clone().by_purpose(&outcome.at_writes));
+        let regression = Regression { scenario: scenario.name.clone(), seed: outcome.seed, faults };
+        Failure { scenario: scenario.name.clone(), schedule, regression, outcome, trace, before }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod asked;
 mod body;
+mod exchange;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -9,31 +10,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use drover_clock::{Clock, later};
 use drover_core::decision::Purpose;
 use drover_core::planner;
-use drover_corral::apiserver::{ApiServer, ApiService};
+use drover_corral::apiserver::ApiServer;
 use drover_operator::harvester::steps::Saying;
 use drover_operator::{Report, guest};
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body_util::BodyExt;
 use jiff::{SignedDuration, Timestamp};
 use kube::client::Body;
-use serde_json::{Value, json};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::Service;
 
 pub use self::asked::{Asked, Decided, Tally};
+use self::body::GatedBody;
 pub use self::body::Rewrite;
-use self::body::{GatedBody, GatedWatch};
+use self::exchange::{Exchange, refusal, request};
 use crate::acts;
 use crate::campaign::reach;
-use crate::faults::{Fault, Incident, Moment, Turn};
-use crate::guests::Servers;
+use crate::faults::{Fault, Incident, Mishap, Moment, Turn};
+use crate::guests::{Servers, SimulatedGuests};
+use crate::programs::Way;
 use crate::record::Record;
-use crate::sabotage::{Sabotage, Verdict};
+use crate::sabotage::Sabotage;
 
 /// How long an operator is suspended, the server away, a right lacking.
 const A_MINUTE: Duration = Duration::from_secs(60);
@@ -43,9 +45,9 @@ const STALE: Duration = Duration::from_secs(5);
 const AN_HOUR: SignedDuration = SignedDuration::from_hours(1);
 /// How long it shows the right time, if it is set then.
 const IN_A_MOMENT: Duration = Duration::from_secs(10);
-/// So many operators die in one run, where they die at each write that meets a new state: should every death make a new state,
-/// none would come to its end.
-const MOST_DEATHS: usize = 1000;
+/// So often it happens in one run, where something happens at each write that meets a new state: should a new state come of it every time,
+/// nothing would come to its end.
+const MOST_TIMES: usize = 1000;
 
 /// What the operators decide, and who else is told.
 #[derive(Debug)]
@@ -78,10 +80,19 @@ pub struct Gate {
     orders: UnboundedSender<Order>,
     sabotage: Option<Sabotage>,
     record: Arc<Mutex<Record>>,
-    /// Nothing goes wrong with what passes.
-    is_open: bool,
+    passenger: Passenger,
     /// The servers of guest clusters, where things happen as well.
     guests: Servers,
+}
+
+/// Whose requests pass.
+#[derive(Clone)]
+enum Passenger {
+    /// Its writes are counted: faults happen to them.
+    Operator,
+    /// A program in a pod, which is told here when it has died. It dies at its own writes, where a fault says so; of the faults that happen
+    /// to operators it meets those of the server.
+    Program(UnboundedSender<()>),
 }
 
 struct Shared {
@@ -91,7 +102,9 @@ struct Shared {
     next: Vec<Fault>,
     writes: usize,
     /// How operators die at each write that meets a new state, where they do.
-    dying: Option<Dying>,
+    dying: Option<Again<Fault>>,
+    /// What happens to programs in pods, at each write of theirs that meets a new state.
+    to_programs: Option<Again<Mishap>>,
     /// How many writes were made for each purpose, to which object; for moments.
     purposes_met: BTreeMap<String, usize>,
     held: Vec<Held>,
@@ -114,13 +127,25 @@ struct Shared {
     reasons: Tally,
 }
 
-/// Operators that die again and again.
-struct Dying {
-    fault: Fault,
-    /// In which states they die; none: in all.
+/// What happens again and again, wherever a write meets a new state.
+struct Again<T> {
+    what: T,
+    /// In which states it happens; none: in all.
     turn: Option<Turn>,
-    /// The states in which one has died, and what it was about to write for.
+    /// The states in which it has, and what was about to be written.
     met: BTreeSet<(u64, String)>,
+}
+
+impl<T: Clone> Again<T> {
+    fn of(what: T, turn: Option<Turn>) -> Self {
+        Again { what, turn, met: BTreeSet::new() }
+    }
+
+    /// What happens to a write that meets this state, if it does.
+    fn strikes(&mut self, meeting: (u64, String)) -> Option<T> {
+        let is_due = self.met.len() < MOST_TIMES && self.turn.is_none_or(|turn| turn.has(&meeting));
+        (is_due && self.met.insert(meeting)).then(|| self.what.clone())
+    }
 }
 
 /// What a server does with requests at this moment.
@@ -174,6 +199,7 @@ impl Gate {
             next: Vec::new(),
             writes: 0,
             dying: None,
+            to_programs: None,
             purposes_met: BTreeMap::new(),
             held: Vec::new(),
             frozen: BTreeMap::new(),
@@ -188,20 +214,24 @@ impl Gate {
             purposes: Tally::new(),
             reasons: Tally::new(),
         };
-        Gate { server, clock, shared: Arc::new(Mutex::new(shared)), orders, sabotage, record, is_open: false, guests }
+        let (shared, passenger) = (Arc::new(Mutex::new(shared)), Passenger::Operator);
+        Gate { server, clock, shared, orders, sabotage, record, passenger, guests }
     }
 
-    /// The same for whoever is no operator: writes are neither counted nor tampered with.
-    pub fn open(&self) -> Self {
-        Gate { is_open: true, ..self.clone() }
-    }
-
-    /// A client for a program in a pod: nothing goes wrong with its requests, but what a planted bug does.
-    pub fn program(&self, actor: &str) -> kube::Client {
-        match self.sabotage {
-            Some(_) => self.open().client(actor),
-            None => self.server.client(actor),
-        }
+    /// The way of a program in a pod. It leads to guest clusters, too, where there are any.
+    pub fn way(&self, actor: &str, guests: Option<Servers>) -> Way {
+        let (deaths, mut died) = unbounded_channel();
+        let gate = Gate { passenger: Passenger::Program(deaths), ..self.clone() };
+        let client = gate.client(actor);
+        let died = Box::pin(async move {
+            // Nobody tells any more.
+            if died.recv().await.is_none() {
+                std::future::pending::<()>().await;
+            }
+        });
+        let updates = guests
+            .map(|servers| SimulatedGuests { gate, servers, operator: "control-plane-upgrade".to_owned() }.updates());
+        Way { client, updates, died }
     }
 
     /// What is planted.
@@ -362,7 +392,8 @@ impl Gate {
         let (head, body) = request.into_parts();
         let Ok(body) = body.collect_bytes().await else { return refusal(500) };
         let asked = Asked::of(&head, &body);
-        if self.is_forbidden(&asked) {
+        // The rights of programs are others.
+        if matches!(self.passenger, Passenger::Operator) && self.is_forbidden(&asked) {
             return refusal(403);
         }
         let exchange = Exchange { gate: self, inner: server.service(&operator), server, operator, head, body, asked };
@@ -439,22 +470,20 @@ impl Shared {
     fn dies_again(&mut self, faults: &mut Vec<Fault>, meeting: (u64, String)) {
         faults.retain(|fault| {
             let (fault, turn) = match fault {
+                Fault::Programs(mishap) => {
+                    self.to_programs = Some(Again::of(*mishap, None));
+                    return false;
+                }
                 Fault::CrashesBefore => (Fault::CrashBefore, None),
                 Fault::CrashesAfter => (Fault::CrashAfter, None),
                 Fault::CrashesInTurn(turn) if turn.after => (Fault::CrashAfter, Some(*turn)),
                 Fault::CrashesInTurn(turn) => (Fault::CrashBefore, Some(*turn)),
                 _ => return true,
             };
-            self.dying = Some(Dying { fault, turn, met: BTreeSet::new() });
+            self.dying = Some(Again::of(fault, turn));
             false
         });
-        if let Some(dying) = &mut self.dying
-            && dying.met.len() < MOST_DEATHS
-            && dying.turn.is_none_or(|turn| turn.has(&meeting))
-            && dying.met.insert(meeting)
-        {
-            faults.push(dying.fault.clone());
-        }
+        faults.extend(self.dying.as_mut().and_then(|dying| dying.strikes(meeting)));
     }
 
     /// Counts one write; tells what happens to it, and the held writes that land before it.
@@ -492,244 +521,6 @@ impl Shared {
         self.held = rest;
         (purpose, faults, due)
     }
-}
-
-/// One request on its way.
-struct Exchange<'a> {
-    gate: &'a Gate,
-    server: ApiServer,
-    inner: ApiService,
-    operator: String,
-    head: Parts,
-    body: Bytes,
-    asked: Asked,
-}
-
-impl Exchange<'_> {
-    async fn read(self) -> Response<GatedBody> {
-        if self.asked.is_list()
-            && self.server.is_same_as(&self.gate.server)
-            && let Some(list) = self.gate.stale_list(&self.head.uri.to_string())
-        {
-            return whole(StatusCode::OK, list);
-        }
-        self.answer().await
-    }
-
-    async fn write(mut self) -> Response<GatedBody> {
-        let gate = self.gate;
-        if gate.is_open {
-            let purpose = self.asked.by_itself();
-            return match self.spoil(&purpose).await {
-                Some(answer) => answer,
-                None => self.answer().await,
-            };
-        }
-        let (purpose, mut faults, due) = gate.shared().next_write(&self.asked);
-        let state = gate.record().note_write(&purpose);
-        gate.shared().dies_again(&mut faults, (state, purpose.clone()));
-        for held in due {
-            gate.land(held).await;
-        }
-        if let Some(answer) = self.spoil(&purpose).await {
-            return answer;
-        }
-        let (done_to_it, acts): (Vec<Fault>, Vec<Fault>) = faults.into_iter().partition(Fault::is_done_to_a_write);
-        for act in &acts {
-            gate.happen(act).await;
-        }
-        match done_to_it.into_iter().next() {
-            None => self.answer().await,
-            Some(fault) => {
-                gate.tell(&fault);
-                self.suffer(fault).await
-            }
-        }
-    }
-
-    /// Does what a planted bug does to a write; none if it goes on.
-    async fn spoil(&mut self, purpose: &str) -> Option<Response<GatedBody>> {
-        let sabotage = self.gate.sabotage?;
-        match sabotage.rewrite(purpose, &mut self.asked, &self.server, &self.gate.server) {
-            Verdict::Pass => {}
-            Verdict::Changed => self.body = Bytes::from(self.asked.body.to_string()),
-            Verdict::Pretend(body) => return Some(whole(StatusCode::OK, Bytes::from(body.to_string()))),
-            Verdict::Also(copy) => {
-                let body = Bytes::from(copy.to_string());
-                let Ok(_) = self.inner.clone().call(request(self.head.clone(), body)).await;
-            }
-        }
-        None
-    }
-
-    async fn suffer(self, fault: Fault) -> Response<GatedBody> {
-        let gate = self.gate;
-        gate.trouble(match fault {
-            Fault::Suspended | Fault::Overtaken | Fault::ServerAway | Fault::Forbidden => A_MINUTE,
-            Fault::WatchesLag | Fault::KindLags(_) => LAG,
-            Fault::StaleLists => STALE,
-            Fault::ClockSetAhead | Fault::ClockSetBack => IN_A_MOMENT,
-            _ => Duration::ZERO,
-        });
-        let operator = self.operator.clone();
-        let clock = |clock_off, after| gate.order(Order::Died { operator: operator.clone(), clock_off, after });
-        let died = || clock(SignedDuration::ZERO, Duration::ZERO);
-        match fault {
-            Fault::CrashBefore => died(),
-            Fault::CrashAfter => {
-                self.answer().await;
-                died();
-            }
-            Fault::LandsAfter(count) => {
-                gate.hold(Some(count), self.server, self.head, self.body, &operator);
-                died();
-            }
-            Fault::LandsAtTheEnd => {
-                gate.hold(None, self.server, self.head, self.body, &operator);
-                died();
-            }
-            Fault::ClockAhead => clock(AN_HOUR, Duration::ZERO),
-            Fault::ClockBehind => clock(-AN_HOUR, Duration::ZERO),
-            Fault::ClockSetAhead => clock(AN_HOUR, IN_A_MOMENT),
-            Fault::ClockSetBack => clock(-AN_HOUR, IN_A_MOMENT),
-            Fault::StaleLists => {
-                gate.freeze_lists(&operator).await;
-                self.answer().await;
-                died();
-            }
-            Fault::Suspended => self.freeze(),
-            Fault::Overtaken => {
-                gate.order(Order::StandIn { operator });
-                self.freeze();
-            }
-            Fault::LostBefore => {}
-            Fault::LostAfter => drop(self.answer().await),
-            Fault::Refused(code) => return refusal(code),
-            fault => return self.bear(fault).await,
-        }
-        // Nobody is left to hear it, or nothing comes.
-        std::future::pending().await
-    }
-
-    /// The operator does nothing for a minute. What it was about to send leaves when it goes on: nobody waits for the answer any more, and
-    /// another may lead by then.
-    fn freeze(self) {
-        let gate = self.gate.clone();
-        let thawed = later(gate.clock.now(), A_MINUTE);
-        gate.shared().frozen.insert(self.operator.clone(), thawed);
-        let held =
-            Held { server: self.server, lands_at: None, head: self.head, body: self.body, operator: self.operator };
-        tokio::spawn(async move {
-            gate.clock.sleep_until(thawed).await;
-            gate.land(held).await;
-        });
-    }
-
-    /// Those that are answered in the end.
-    async fn bear(self, fault: Fault) -> Response<GatedBody> {
-        let gate = self.gate;
-        match fault {
-            Fault::Replaced => {
-                let operator = self.operator.clone();
-                let response = self.answer().await;
-                gate.order(Order::Replace { operator });
-                response
-            }
-            Fault::ServerAway => {
-                gate.shared().away = Some(later(gate.clock.now(), A_MINUTE));
-                gate.server.cut_watches(None);
-                refusal(503)
-            }
-            Fault::Forbidden => {
-                gate.forbid(&self.asked);
-                refusal(403)
-            }
-            Fault::WatchesCut => {
-                let response = self.answer().await;
-                gate.server.cut_watches(None);
-                response
-            }
-            Fault::WatchesExpired => {
-                let response = self.answer().await;
-                gate.server.compact();
-                gate.server.cut_watches(None);
-                response
-            }
-            Fault::WatchesLag | Fault::KindLags(_) => {
-                let until = later(gate.clock.now(), LAG);
-                let kind = match fault {
-                    Fault::KindLags(kind) => Some(kind.plural()),
-                    _ => None,
-                };
-                gate.shared().lagging.insert(kind, until);
-                self.answer().await
-            }
-            _ => self.answer().await,
-        }
-    }
-
-    /// The server's answer, as the operator is to see it.
-    async fn answer(mut self) -> Response<GatedBody> {
-        let Ok(response) = self.inner.call(request(self.head, self.body)).await;
-        let sabotage = self.gate.sabotage.filter(|sabotage| sabotage.changes_answers(&self.asked));
-        let (head, body) = response.into_parts();
-        let body = if self.asked.is_watch && head.status.is_success() {
-            let rewrite = sabotage.map(|sabotage| sabotage.rewriting_lines(&self.asked));
-            GatedBody::Watch(Box::new(GatedWatch {
-                inner: body,
-                gate: self.gate.clone(),
-                operator: self.operator,
-                plural: self.asked.plural,
-                rewrite,
-                pause: None,
-                begun: BytesMut::new(),
-                ready: Default::default(),
-            }))
-        } else {
-            let Ok(collected) = body.collect().await;
-            let bytes = collected.to_bytes();
-            let bytes = match sabotage {
-                Some(sabotage) => sabotage.rewrite_answer(&self.asked, &bytes),
-                None => bytes,
-            };
-            GatedBody::Whole(Some(bytes).filter(|bytes| !bytes.is_empty()))
-        };
-        Response::from_parts(head, body)
-    }
-}
-
-fn request(head: Parts, body: Bytes) -> Request<Body> {
-    Request::from_parts(head, Body::from(body))
-}
-
-fn whole(code: StatusCode, body: Bytes) -> Response<GatedBody> {
-    let mut response = Response::new(GatedBody::Whole(Some(body)));
-    *response.status_mut() = code;
-    response
-}
-
-fn refusal(code: u16) -> Response<GatedBody> {
-    let reason = match code {
-        403 => "Forbidden",
-        409 => "Conflict",
-        429 => "TooManyRequests",
-        503 => "ServiceUnavailable",
-        _ => "InternalError",
-    };
-    let mut status: Value = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": format!("injected {reason}"), "reason": reason, "code": code,
-    });
-    let again = matches!(code, 429 | 503);
-    if again {
-        status["details"] = json!({ "retryAfterSeconds": 1 });
-    }
-    let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = whole(code, Bytes::from(status.to_string()));
-    if again {
-        response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
-    }
-    response
 }
 
 #[derive(Clone)]

@@ -6,6 +6,7 @@
 mod guests;
 mod harvester;
 mod own_planner;
+mod programs;
 mod proof;
 mod recovery;
 mod regressions;

@@ -17,7 +17,7 @@ fn assert_no_failures(report: &CampaignReport) {
     let Some(failure) = report.failures.first() else { return };
     let violations: Vec<&str> =
         failure.outcome.violations.iter().map(|violation| violation.sentence.as_str()).collect();
-    let line = serde_json::to_string(&failure.regression()).unwrap();
+    let line = serde_json::to_string(&failure.regression).unwrap();
     panic!(
         "{} of {} schedules failed; the first is {line}: {violations:#?}\n{}",
         report.failures.len(),

@@ -6,9 +6,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use drover_sim::campaign::{Part, Regression, survey};
-use drover_sim::faults::PurposeMoment;
 use drover_sim::sabotage::Sabotage;
-use drover_sim::{Campaign, Moment, Outcome, Scenario, Schedule, Terms, run};
+use drover_sim::{Campaign, Outcome, Scenario, Schedule, Terms, run};
 
 const SEED: u64 = 1;
 const PREFACE: &str = "# Where each planted bug shows: looked at first. `make sabotage` searches for those that are not found there any more.\n";
@@ -90,7 +89,7 @@ fn search(sabotage: Sabotage, known: &BTreeMap<String, Regression>) -> Option<Re
             let scenario = surveyed.scenario().clone();
             let report = surveyed.run(&[Part::Pairs, Part::Crashes], &|_, _| ()).unwrap();
             let found =
-                report.failures.first().map(|failure| failure.regression()).filter(is_at_peace_without_a_bug)?;
+                report.failures.first().map(|failure| failure.regression.clone()).filter(is_at_peace_without_a_bug)?;
             let by_purpose = by_purpose(sabotage, &scenario, &found);
             Some(if shows(sabotage, &by_purpose).is_some() { by_purpose } else { found })
         })
@@ -101,19 +100,10 @@ fn at_peace(scenario: &str) -> Regression {
     Regression { scenario: scenario.to_owned(), seed: SEED, faults: Schedule::default() }
 }
 
-/// The same place, told by what its writes are for: their numbers change more often.
+/// The same place, told by what its writes are for.
 fn by_purpose(sabotage: Sabotage, scenario: &Scenario, place: &Regression) -> Regression {
     let writes = run_with(sabotage, scenario, &Schedule::default()).at_writes;
-    let mut place = place.clone();
-    for incident in &mut place.faults.faults {
-        if let Moment::Write(number) = incident.at
-            && let Some((_, purpose)) = writes.get(number - 1)
-        {
-            let nth = writes[..number].iter().filter(|(_, other)| other == purpose).count();
-            incident.at = Moment::Purpose(PurposeMoment { is: purpose.clone(), on: None, nth });
-        }
-    }
-    place
+    Regression { faults: place.faults.clone().by_purpose(&writes), ..place.clone() }
 }
 
 /// `UPDATE=1` notes where those were found that do not show any more where they did.

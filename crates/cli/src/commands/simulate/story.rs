@@ -7,7 +7,7 @@ use drover_sim::{Outcome, Scenario, Schedule};
 pub fn tell_failure(failure: &Failure) -> String {
     let mut text = format!("\n{} went wrong.\n", failure.scenario);
     text.push_str(&tell_parts(&failure.scenario, &failure.schedule, &failure.outcome, &failure.trace));
-    let line = serde_json::to_string(&failure.regression()).unwrap_or_default();
+    let line = serde_json::to_string(&failure.regression).unwrap_or_default();
     text.push_str(&format!("\nas a test, a line in crates/sim/tests/regressions.txt:\n  {line}\n"));
     text
 }
