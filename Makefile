@@ -54,7 +54,8 @@ diff-fuzz: ## Generate requests, play them to both sides: make diff-fuzz SEED=7 
 sim: ## Every scenario: crashes at every write, every fault at every kind of write, two crashes, random schedules; EVERY=7 for a seventh
 	@./scripts/need cargo cc
 	cargo build --locked --quiet --bin drover
-	time cargo run --locked --quiet --bin drover -- simulate --every $(or $(EVERY),1)
+	mkdir -p target/sim
+	time cargo run --locked --quiet --bin drover -- simulate --every $(or $(EVERY),1) --trace target/sim/trace.txt --store target/sim/store.json
 
 sabotage: ## Search for every planted bug that does not show any more where it did (crates/sim/tests/sabotage.txt)
 	UPDATE=1 cargo test --locked --package drover-sim --test all every_planted_bug_is_found -- --nocapture

@@ -86,6 +86,11 @@ fn a_scenario_brings_its_guest_clusters_along() {
     let said: serde_json::Value = serde_json::from_slice(&asked.stdout).unwrap();
     let unseen = said["unseen"].to_string();
     assert!(!unseen.contains("my-tkc"), "the guest answers where its kubeconfig leads: {unseen}");
+    // No operator is there to update it, and nothing else is wrong with it.
+    let statements: Vec<&str> =
+        said["causes"].as_array().unwrap().iter().filter_map(|cause| cause["statement"].as_str()).collect();
+    assert!(statements.iter().all(|statement| !statement.contains("no distribution")), "{statements:?}");
+    assert_eq!(said["object"]["name"], "my-tkc");
 }
 
 /// A zip archive with these files.

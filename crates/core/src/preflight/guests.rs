@@ -26,7 +26,7 @@ pub const CHECKS: &[Check] = &[
         scope: Scope::Guests,
         title: "The distribution is not there, or cannot be used",
         consequence: "the update never begins, and the cluster stays at its version.",
-        remedy: "choose one of: kubectl get tanzukubernetesreleases",
+        remedy: "choose one of: kubectl get virtualmachineimages",
         reads: &["TanzuKubernetesRelease", "VirtualMachineImage.vmoperator.vmware.com"],
         look: distribution,
     },
@@ -182,15 +182,17 @@ fn guest(intent: &Intent) -> Option<&GuestCluster> {
     }
 }
 
-/// The version that is asked for: in full, or the newest that begins as the hint does.
+/// The version that is asked for: in full, or the newest that begins as the hint does. Before releases were objects of their own, the images alone
+/// stood for distributions.
 pub(crate) fn wanted<'a>(cluster: &'a Cluster, guest: &'a GuestCluster) -> Option<&'a str> {
     let asked = &guest.spec.distribution;
     if !asked.full_version.is_empty() {
         return Some(&asked.full_version);
     }
     let begins = |version: &&str| !asked.version.is_empty() && begins_with(version, &asked.version);
-    let versions = cluster.tanzu.releases.iter().map(|release| release.spec.version.as_str());
-    let mut fitting: Vec<&str> = versions.filter(begins).collect();
+    let of_releases = cluster.tanzu.releases.iter().map(|release| release.spec.version.as_str());
+    let of_images = cluster.tanzu.images.iter().map(|image| image.spec.product_info.full_version.as_str());
+    let mut fitting: Vec<&str> = of_releases.chain(of_images).filter(begins).collect();
     fitting.sort_by(
         |one, other| if is_lower(one, other) { std::cmp::Ordering::Less } else { std::cmp::Ordering::Greater },
     );

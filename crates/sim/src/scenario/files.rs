@@ -169,6 +169,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "guest-tkc-job-pending",
     "guest-tkc-class-missing",
     "guest-tkc-meddled",
+    "guest-tkc-mistakes",
     "guest-tkc-config-lost",
     "guest-tkc-called-off",
     "guest-tkc-taken-over",
