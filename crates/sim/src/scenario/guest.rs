@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_core::guest::{Order, OrderError, Patches, Version};
 use drover_corral::apiserver::{ApiServer, Options};
-use drover_corral::world::guest::{Contract, Guest as Settled};
+use drover_corral::world::guest::{Contract, Guest as Settled, age};
 use drover_corral::world::{Part, WorldOptions, definitions};
 use jiff::{SignedDuration, Timestamp};
 use kube::core::Status;
@@ -187,7 +187,11 @@ impl Scenario {
     /// The API servers of guest clusters, by namespace and name of their Clusters.
     pub fn guest_servers(&self, options: Options) -> BTreeMap<(String, String), ApiServer> {
         let seeds = (0..).map(|number: u64| options.seed.wrapping_add(number));
-        let server = |seed: u64| ApiServer::without_own_managers(Options { seed, ..options });
+        let server = |seed: u64| {
+            let server = ApiServer::without_own_managers(Options { seed, ..options });
+            server.grow_as_old_as(age);
+            server
+        };
         self.guests().zip(seeds).map(|(guest, seed)| (guest.key(), server(seed))).collect()
     }
 

@@ -9,6 +9,7 @@ mod course;
 mod guard;
 mod inventory;
 mod manifest;
+mod merged;
 mod source;
 mod storage;
 mod taken_over;
@@ -43,6 +44,8 @@ pub struct Order {
     pub old: Option<Object>,
     /// What the images of other machines bring of these add-ons, and this one does not.
     pub before: Vec<Before>,
+    /// What they bring of the objects that this one brings, too.
+    pub earlier: Vec<Value>,
     /// What leads to the guest.
     pub kubeconfig: Object,
 }
@@ -143,11 +146,13 @@ pub fn order(view: &View<'_>, distribution: &Distribution) -> Option<Order> {
     let key = key(view, distribution)?;
     let image = view.global.get(Collection::Images, &distribution.image)?;
     let addons = source::all(view, distribution, image);
+    let (before, earlier) = taken_over::before(view, distribution, &addons);
     Some(Order {
         key,
         distribution: distribution.version.clone(),
         label: distribution.label(),
-        before: taken_over::before(view, distribution, &addons),
+        before,
+        earlier,
         addons,
         old: old(view, distribution),
         kubeconfig: view.kubeconfig(),
