@@ -13,6 +13,7 @@ mod etcd;
 mod generated;
 mod health;
 mod kubeadm;
+mod kubeadm_api;
 pub mod levers;
 mod order;
 mod patch;

@@ -410,6 +410,33 @@ fn the_guest_is_told_of_the_version_and_what_is_not_known_here_stays() {
     assert!(scene.has(Collection::ClusterRoleBindings, "kubeadm:get-nodes"));
 }
 
+/// kubeadm of 1.27 reads no `v1beta2`, in which clusters from 1.15 to 1.21 were begun.
+#[test]
+fn the_configuration_is_raised_to_what_kubeadm_of_the_version_reads() {
+    let mut scene = settled();
+    let raise = |scene: &mut Scene, kind: Collection, name: &str, path: &str, value: Value| {
+        let mut object = scene.get(kind, name);
+        *object.pointer_mut(path).unwrap() = value;
+        scene.put(kind, object);
+    };
+    for name in ["a", "b", "c"] {
+        raise(&mut scene, Collection::Machines, name, "/spec/version", json!("1.26.15"));
+    }
+    let text = "apiVersion: kubeadm.k8s.io/v1beta2\nkind: ClusterConfiguration\nkubernetesVersion: v1.26.15\ndns: { type: CoreDNS, imageTag: a }\n";
+    raise(&mut scene, Collection::ConfigMaps, "kubeadm-config", "/data/ClusterConfiguration", json!(text));
+    let map = json!({ "metadata": { "name": "kubelet-config", "resourceVersion": "1" }, "data": { "kubelet": "" } });
+    scene.put(Collection::ConfigMaps, map);
+    scene.order.version = Version::parse("v1.27.16").unwrap();
+    scene.goes();
+
+    let map = scene.get(Collection::ConfigMaps, "kubeadm-config");
+    let written: Value = serde_saphyr::from_str(map["data"]["ClusterConfiguration"].as_str().unwrap()).unwrap();
+    let expected = json!({
+        "apiVersion": "kubeadm.k8s.io/v1beta3", "kind": "ClusterConfiguration", "kubernetesVersion": "v1.27.16", "dns": { "imageTag": "a" },
+    });
+    assert_eq!(written, expected);
+}
+
 #[test]
 fn an_old_machine_goes_leader_first_then_pods_then_member_then_machine() {
     let mut scene = settled();

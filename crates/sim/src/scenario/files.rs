@@ -151,6 +151,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "guest-tkc-workers-return",
     "guest-v1beta1",
     "guest-workers-follow",
+    "guest-begun-long-ago",
     "guest-tkc-worker-stays",
     "guest-tkc-addons",
     "guest-tkc-addon-fails",

@@ -44,6 +44,9 @@ pub struct Guest {
     /// The version of Cluster API that describes it; a TanzuKubernetesCluster knows the first one only.
     #[serde(skip_serializing_if = "ClusterApi::is_usual")]
     pub cluster_api: ClusterApi,
+    /// The version that the cluster was begun in, if another than `from`: its `kubeadm-config` is as kubeadm of then has written it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begun_in: Option<String>,
     /// A TanzuKubernetesCluster stands for it, and is kept as it is asked for; `from` and `to` are distributions then, such as
     /// `v1.16.7+vmware.1-guest.1`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -103,6 +106,7 @@ impl Default for Guest {
             told: BTreeMap::new(),
             workers: None,
             cluster_api: ClusterApi::V1alpha2,
+            begun_in: None,
             tanzu: false,
             new: false,
             spec: Value::Null,
@@ -130,6 +134,7 @@ impl Guest {
             name: self.name.clone(),
             machines: self.machines,
             version: kubernetes(version).trim_start_matches('v').to_owned(),
+            begun: self.begun_in.clone(),
             told: self.told.clone(),
             workers: self.workers,
             contract: self.cluster_api.contract(),
