@@ -9,11 +9,10 @@ use serde_json::{Value, json};
 
 use super::super::text;
 use super::inventory::{self, Entry, Inventory};
+use super::source::NEEDED;
 use super::{Addon, Order, Source, Standing, State, Told, Unread, corefile, guard, manifest, storage, taken_over};
 use crate::guest::wait::{Object, Side};
 
-/// Without these no machine becomes a Node: an image that stops bringing one is not rolled out.
-const NEEDED: [&str; 3] = [places::CNI, places::CSI, places::CLOUD_PROVIDER];
 /// They hold what belongs to others: never deleted.
 const KEPT: [&str; 4] = ["Namespace", "CustomResourceDefinition", "PersistentVolume", "PersistentVolumeClaim"];
 /// Others are made of them.
@@ -182,7 +181,7 @@ pub fn unreadable(order: &Order, why: &str) -> Told {
         let state = match &addon.source {
             Source::Broken(why) => State::Error(why.clone()),
             Source::None(why) => State::Unmanaged(why.clone()),
-            Source::Objects(_) | Source::Change(_) => State::Error(why.to_owned()),
+            Source::Objects(_) | Source::Default(_) | Source::Change(_) => State::Error(why.to_owned()),
         };
         let standing = Standing { name: addon.name.clone(), version: addon.version.clone(), state };
         told.standing.insert(addon.place.clone(), standing);
@@ -210,7 +209,7 @@ pub(super) fn remedy(order: &Order, code: Option<u16>) -> String {
 impl Addon {
     pub(super) fn manifests(&self) -> &[Value] {
         match &self.source {
-            Source::Objects(objects) => objects,
+            Source::Objects(objects) | Source::Default(objects) => objects,
             Source::Change(object) => std::slice::from_ref(object),
             Source::Broken(_) | Source::None(_) => &[],
         }
@@ -245,6 +244,11 @@ fn apply(order: &Order, addon: &Addon, observed: &Observed, remembered: &Invento
     }
     let manifests = match &addon.source {
         Source::Broken(why) => return (Vec::new(), State::Error(why.clone()), false),
+        // An image that stops bringing one of these is not rolled out.
+        Source::None(why) if NEEDED.contains(&addon.place.as_str()) && order.had.contains(&addon.id) => {
+            let why = format!("{why}, and those of the machines that run have it; ask for a version that brings it");
+            return (Vec::new(), State::Error(why), false);
+        }
         Source::None(why) if NEEDED.contains(&addon.place.as_str()) && remembered.contains_key(&addon.id) => {
             let why = format!(
                 "{why}, and it is applied in an earlier version; ask for a version that brings it, or take {} out of {}",
@@ -258,9 +262,19 @@ fn apply(order: &Order, addon: &Addon, observed: &Observed, remembered: &Invento
             let object = Object::of(Side::Guest, change);
             if matches!(observed.objects.get(&object), Some(None)) {
                 let why = format!("{object} is not there, which kubeadm makes");
+                if order.creates {
+                    return (Vec::new(), State::Pending, true);
+                }
                 return (Vec::new(), State::Unmanaged(why), false);
             }
             std::slice::from_ref(change)
+        }
+        Source::Default(objects) => {
+            let unknown = objects.iter().find_map(|one| placed(observed, Object::of(Side::Guest, one)).err());
+            match unknown.filter(|_| objects.iter().all(|one| !observed.is_undiscovered(text(&one["apiVersion"])))) {
+                Some(why) => return (Vec::new(), State::Unmanaged(why), false),
+                None => objects.as_slice(),
+            }
         }
         Source::Objects(objects) => objects.as_slice(),
     };
@@ -314,7 +328,8 @@ fn another_network(addon: &Addon, remembered: &Inventory) -> Option<String> {
 
 fn step(order: &Order, addon: &Addon, observed: &Observed, object: Object, wanted: &Value) -> Option<Step> {
     let live = observed.live(&object);
-    let is_kept = |live: &Value| manifest::holds(live, wanted) || storage::is_anothers(addon, live);
+    let stays = matches!(addon.source, Source::Default(_));
+    let is_kept = |live: &Value| stays || manifest::holds(live, wanted) || storage::is_anothers(addon, live);
     if observed.applied.contains(&object) || live.is_some_and(is_kept) {
         return None;
     }

@@ -18,16 +18,20 @@ use super::{Addon, Before, Order, Source, manifest};
 use crate::guest::seen::Collection;
 use crate::guest::wait::{Object, Side};
 
-/// What the images of other machines of the cluster bring of these add-ons: what these do not contain, and what they contain in another form.
-pub fn before(view: &View<'_>, distribution: &Distribution, addons: &[Addon]) -> (Vec<Before>, Vec<Value>) {
+/// The names of the images that machines of the cluster were made of.
+fn images<'a>(view: &View<'a>) -> BTreeSet<&'a str> {
     let infrastructure = view.machines(true).chain(view.machines(false)).filter_map(|machine| {
         let reference = &machine["spec"]["infrastructureRef"];
         let key = format!("{}/{}", text(&reference["kind"]), text(&reference["name"]));
         view.own.get(Collection::Infrastructure, &key)
     });
-    let images: BTreeSet<&str> = infrastructure.map(|one| text(&one["spec"]["imageName"])).collect();
+    infrastructure.map(|one| text(&one["spec"]["imageName"])).collect()
+}
+
+/// What the images of other machines of the cluster bring of these add-ons: what these do not contain, and what they contain in another form.
+pub fn before(view: &View<'_>, distribution: &Distribution, addons: &[Addon]) -> (Vec<Before>, Vec<Value>) {
     let (mut before, mut earlier) = (Vec::new(), Vec::new());
-    for name in images.into_iter().filter(|name| *name != distribution.image) {
+    for name in images(view).into_iter().filter(|name| *name != distribution.image) {
         let Some(image) = view.global.get(Collection::Images, name) else { continue };
         let Some(version) = distribution::version_of(image) else { continue };
         for addon in addons {
@@ -45,6 +49,17 @@ pub fn before(view: &View<'_>, distribution: &Distribution, addons: &[Addon]) ->
         }
     }
     (before, earlier)
+}
+
+/// The names of the add-ons that they bring, whether or not those can be read.
+pub fn brought_before(view: &View<'_>, distribution: &Distribution) -> BTreeSet<String> {
+    let images = images(view).into_iter().filter(|name| *name != distribution.image);
+    let images = images.filter_map(|name| view.global.get(Collection::Images, name));
+    let names = |image: &Value| {
+        let annotations = image["metadata"]["annotations"].as_object().into_iter().flatten();
+        annotations.filter_map(|(key, _)| key.strip_prefix(ADDON_PREFIX).map(str::to_owned)).collect::<Vec<_>>()
+    };
+    images.flat_map(names).collect()
 }
 
 /// Those that may have to be remembered: of add-ons of which nothing is.

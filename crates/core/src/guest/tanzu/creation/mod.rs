@@ -114,6 +114,7 @@ pub fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
     found.moves = true;
     if begun_in(view) != Some(distribution.version.as_str()) {
         // What cannot be generated, or made, is refused before anything is there.
+        addons::refuse_incomplete(view, &distribution)?;
         classes::refuse(view)?;
         machine(view, &distribution, &defaults, &manifests::machine_name(view, 0), None)?;
         manifests::workers(view, &distribution, &Wanted::of_workers(view, &distribution, &defaults))

@@ -23,6 +23,8 @@ pub struct Paper {
     pub hides: BTreeSet<String>,
     /// It is of before Kubernetes 1.16.
     pub cannot_apply: bool,
+    /// It knows PodSecurityPolicies.
+    pub has_policies: bool,
     revision: u64,
 }
 
@@ -37,6 +39,10 @@ impl Paper {
             "v1" => &[("ConfigMap", "configmaps", true), ("Namespace", "namespaces", false)],
             "apps/v1" => &[("Deployment", "deployments", true), ("DaemonSet", "daemonsets", true)],
             "storage.k8s.io/v1" => &[("StorageClass", "storageclasses", false)],
+            "policy/v1beta1" if self.has_policies => &[("PodSecurityPolicy", "podsecuritypolicies", false)],
+            "rbac.authorization.k8s.io/v1" => {
+                &[("ClusterRole", "clusterroles", false), ("RoleBinding", "rolebindings", true)]
+            }
             "apiextensions.k8s.io/v1" => &[("CustomResourceDefinition", "customresourcedefinitions", false)],
             _ => &[],
         };
