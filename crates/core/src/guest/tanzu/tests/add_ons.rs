@@ -111,7 +111,8 @@ fn what_nobody_brings_is_unmanaged_and_holds_up_nothing() {
 #[test]
 fn the_policies_of_every_cluster_are_made_where_they_are_missing_and_stay_as_they_are_elsewhere() {
     let scene = settled();
-    let mut guest = Paper { has_policies: true, ..Paper::of(OLD) };
+    let mut guest = Paper::of(OLD);
+    guest.has_policies = true;
     let theirs = json!({
         "apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy",
         "metadata": { "name": "vmware-system-privileged" }, "spec": { "privileged": false },
