@@ -163,6 +163,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "guest-tkc-scaled",
     "guest-tkc-shrunk",
     "guest-tkc-deleted",
+    "guest-tkc-deleted-at-rest",
     "guest-tkc-created",
     "guest-tkc-creation-fails",
     "guest-tkc-creation-ended",

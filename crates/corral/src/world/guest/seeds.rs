@@ -177,9 +177,11 @@ impl Guest {
                 })
             }
         };
+        let mut metadata = self.owned_metadata(&self.name, "Cluster");
+        metadata["finalizers"] = json!([drover_api::cluster_api::cluster::FINALIZER]);
         json!({
             "apiVersion": self.contract.api_version(), "kind": "Cluster",
-            "metadata": self.owned_metadata(&self.name, "Cluster"), "spec": spec, "status": status,
+            "metadata": metadata, "spec": spec, "status": status,
         })
     }
 

@@ -51,6 +51,11 @@ fn begun_in<'a>(view: &View<'a>) -> Option<&'a str> {
     view.annotation(CREATION).filter(|said| *said != CREATION_DONE)
 }
 
+/// Parts of it may be there already.
+pub fn has_begun(view: &View<'_>) -> bool {
+    begun_in(view).is_some()
+}
+
 /// Whether it was there once, whoever made it: its status tells, or something of it is still there.
 fn has_lived(view: &View<'_>) -> bool {
     let status = &view.tkc["status"];

@@ -8,6 +8,7 @@ use super::*;
 fn new() -> Scene {
     let mut scene = settled();
     scene.own = Seen::default();
+    scene.tkc["metadata"]["finalizers"] = Value::Null;
     scene.tkc["spec"]["topology"]["controlPlane"]["count"] = json!(3);
     scene.tkc["status"] = Value::Null;
     for (distribution, addon) in
@@ -137,6 +138,7 @@ fn the_first_machine_begins_the_control_plane_alone() {
 
     let expected = [
         "begin to make a cluster",
+        "hold a cluster until all of it has gone",
         "make the infrastructure of a cluster",
         "make a cluster",
         "make the infrastructure of a machine",
