@@ -17,6 +17,7 @@ mod kubeadm_api;
 pub mod levers;
 mod order;
 mod patch;
+mod paused;
 mod recovery;
 mod removal;
 mod seen;
@@ -29,7 +30,7 @@ mod tests;
 
 pub use certificates::KINDS as CERTIFICATES;
 pub use cordon::failed as cordons_of_a_failed_try;
-pub use decide::decide;
+pub use decide::{decide, warnings};
 pub use dialect::Dialect;
 pub use etcd::Member;
 pub use health::has_condition;
