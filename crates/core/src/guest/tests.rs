@@ -722,6 +722,25 @@ fn names_do_not_grow_from_update_to_update_and_fit_a_node() {
     assert_eq!(order.name_after(&"n".repeat(80)).len(), 63);
 }
 
+#[test]
+fn a_long_id_ends_names_by_its_beginning_and_a_digest_and_machines_are_known_by_it() {
+    let called = |end: &str| {
+        let mut order = order("v1.16.7");
+        order.id = format!("{}{end}", "2020-04-28.".repeat(20));
+        order.check().unwrap().name_after("cp-0")
+    };
+    assert_ne!(called("a"), called("b"));
+    assert!(called("a").starts_with("cp-0-2020-04-28.2020-04-28.") && called("a").len() <= 63, "{}", called("a"));
+
+    let mut scene = settled();
+    scene.order.id = "release-of-the-".to_owned() + &"x".repeat(60);
+    let name = scene.order.name_after("a");
+    assert_eq!(scene.goes().1, "MachineProvisioning");
+    let made = scene.get(Collection::Machines, &name);
+    assert_eq!(made["metadata"]["annotations"]["upgrade.cluster-api.vmware.com/id"], scene.order.id.as_str());
+    assert_eq!(scene.goes(), (Vec::new(), "MachineProvisioning".to_owned()), "it is not made again");
+}
+
 /// As Cluster API's own tests have it: members, others that are out, and whether one may come and one may go.
 #[test]
 fn quorum_follows_the_formula() {
