@@ -14,6 +14,7 @@ pub mod longhorn;
 pub mod marks;
 pub mod node;
 pub mod plan;
+pub mod policy;
 pub mod quantity;
 pub mod rancher;
 pub mod tanzu;

@@ -174,7 +174,7 @@ pub const NODE_LEAVES: &str = "drover.dev/leaves";
 /// Written when the Job is created. All of these Jobs are in one namespace, where a label alone does not tell whose they are.
 pub const GUEST: &str = "drover.dev/guest";
 
-/// Finalizer of a TanzuKubernetesCluster while a Job updates its control plane.
+/// Finalizer of a TanzuKubernetesCluster while a Job updated its control plane. It is taken off: that of the kind says as much, and stays.
 pub const UPDATE_FINALIZER: &str = "drover.dev/control-plane-update";
 
 /// Annotation of a TanzuKubernetesCluster whose cluster Drover makes: the distribution that it is made in, in full, and

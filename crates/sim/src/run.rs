@@ -122,6 +122,8 @@ pub fn run(scenario: &Scenario, terms: &Terms) -> Result<Outcome, std::io::Error
 #[derive(Debug)]
 pub struct Stage {
     pub server: ApiServer,
+    /// The API servers of guest clusters.
+    pub guests: Servers,
     /// Acts as a person with kubectl would.
     pub user: Direct,
     pub clock: Clock,
@@ -200,8 +202,9 @@ impl Stage {
             let ways = Arc::new(move |actor: &str| of_programs.way(actor, updates.then(|| servers.clone())));
             tasks.spawn(programs::run(server.clone(), ways, updates, files, listener));
         }
-        tasks
-            .spawn(Shift::new(gate.clone(), Ears { reports, plans }, scenario, guests).keep_operators_running(ordered));
+        tasks.spawn(
+            Shift::new(gate.clone(), Ears { reports, plans }, scenario, guests.clone()).keep_operators_running(ordered),
+        );
         tasks.spawn(let_happen(gate.clone(), once));
         for incident in incidents {
             if let Moment::Time(span) = incident.at {
@@ -215,7 +218,7 @@ impl Stage {
         let user = server.direct("user");
         let ended = Mutex::new(None);
         let (scenario, terms) = (scenario.clone(), terms.clone());
-        Stage { server, user, clock, scenario, terms, gate, record, tasks, started, ended }
+        Stage { server, guests, user, clock, scenario, terms, gate, record, tasks, started, ended }
     }
 
     /// From the start to the end, and a while longer. What goes wrong in that while begins it anew: it needs its time,

@@ -37,6 +37,7 @@ pub mod labels {
 
 /// Secrets that belong to a cluster, by what their names end with.
 pub mod secrets {
+    /// Since v1alpha3. The type of a Secret cannot be changed.
     pub const TYPE: &str = "cluster.x-k8s.io/secret";
     pub const KUBECONFIG: &str = "-kubeconfig";
     /// The key of the kubeconfig.

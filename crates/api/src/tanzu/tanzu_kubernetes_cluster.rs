@@ -244,6 +244,10 @@ pub mod addons {
     pub const ALL: [&str; 7] = [DNS, PROXY, PSP, CNI, CSI, CLOUD_PROVIDER, AUTHSVC];
 }
 
+/// Finalizer of whoever keeps these clusters, from the first part of one that is made to the last that has gone.
+/// The original has it on every one, as `kubectl describe tkc` shows.
+pub const FINALIZER: &str = "tanzukubernetescluster.run.tanzu.vmware.com";
+
 pub mod node_states {
     pub const PENDING: &str = "pending";
     pub const UNKNOWN: &str = "unknown";

@@ -174,6 +174,7 @@ fn say(saying: Saying) {
     let mut out = std::io::stdout().lock();
     let _ = match saying {
         Saying::Does(what) => writeln!(out, "{what}"),
+        Saying::Warns(what) => writeln!(out, "warning: {what}"),
         Saying::Refused(why) => writeln!(out, "trying again: {why}"),
         Saying::Waits(waits) => waits.iter().try_for_each(|wait| {
             let Wait { reason, sentence, deadline, remedy, .. } = wait;

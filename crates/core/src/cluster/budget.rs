@@ -59,6 +59,11 @@ impl PodDisruptionBudget {
             && selector.is_some_and(|selector| selector.matches(&pod.metadata.labels))
     }
 
+    /// Before `policy/v1` a selector without requirements selected nothing.
+    pub fn spare_all_by_an_empty_selector(&mut self) {
+        self.spec.selector.take_if(|selector| *selector == LabelSelector::default());
+    }
+
     /// As the user wrote it: `minAvailable: 2`.
     pub fn rule(&self) -> String {
         match (&self.spec.min_available, &self.spec.max_unavailable) {

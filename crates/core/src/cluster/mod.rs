@@ -35,6 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use drover_api::plan::labels;
+use drover_api::policy;
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -296,7 +297,13 @@ impl Cluster {
             }
             ("upgrade.cattle.io", "Plan") => self.for_engine(Kind::Plan, json),
             ("coordination.k8s.io", "Lease") => self.leases.decode(json).map(drop),
-            ("policy", "PodDisruptionBudget") => self.budgets.decode(json).map(drop),
+            ("policy", "PodDisruptionBudget") => {
+                let budget = self.budgets.decode(json)?;
+                if head.api_version == policy::VERSION_BEFORE {
+                    budget.spare_all_by_an_empty_selector();
+                }
+                Ok(())
+            }
             ("apps", "Deployment") => self.deployments.decode(json).map(drop),
             ("apps", "ReplicaSet") => self.replica_sets.decode(json).map(drop),
             ("apps", "StatefulSet") => self.stateful_sets.decode(json).map(drop),

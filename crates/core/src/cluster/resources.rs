@@ -43,6 +43,8 @@ pub fn resource_of(group: &str, kind: &str) -> Option<&'static Resource> {
 }
 
 const V1: &[&str] = &["v1"];
+/// Servers before Kubernetes 1.21 have the second one only.
+const POLICY: &[&str] = &["v1", "v1beta1"];
 const CLUSTER_API: &[&str] = &["v1beta2", "v1beta1", "v1alpha4", "v1alpha3", "v1alpha2"];
 
 const fn of(
@@ -58,7 +60,7 @@ pub const RESOURCES: &[Resource] = &[
     of("Node", "", V1, "nodes"),
     Resource { namespace: "kube-node-lease", ..of("Lease", "coordination.k8s.io", V1, "leases") },
     of("Pod", "", V1, "pods"),
-    of("PodDisruptionBudget", "policy", V1, "poddisruptionbudgets"),
+    of("PodDisruptionBudget", "policy", POLICY, "poddisruptionbudgets"),
     of("Deployment", "apps", V1, "deployments"),
     of("ReplicaSet", "apps", V1, "replicasets"),
     of("StatefulSet", "apps", V1, "statefulsets"),

@@ -45,7 +45,7 @@ impl<T> Default for Shelf<T> {
 
 impl<T: Projection> Shelf<T> {
     /// Reads an object and puts it here, in the place of an older one of the same name.
-    pub fn decode(&mut self, json: &[u8]) -> Result<&T, serde_json::Error> {
+    pub fn decode(&mut self, json: &[u8]) -> Result<&mut T, serde_json::Error> {
         let mut object: T = serde_json::from_slice(json)?;
         object.metadata_mut().forget_copies();
         object.slim();

@@ -56,6 +56,18 @@ fn an_item_is_what_its_list_is_of_unless_it_says_so_itself() {
 }
 
 #[test]
+fn a_budget_without_requirements_covers_all_pods_or_none_by_its_version() {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "shop"}});
+    let budget = json!({"metadata": {"name": "all", "namespace": "shop"}, "spec": {"selector": {}}}).to_string();
+    for (version, covers) in [("policy/v1", 1), ("policy/v1beta1", 0)] {
+        let mut cluster = cluster(std::slice::from_ref(&pod));
+        cluster.take_item(version, "PodDisruptionBudget", budget.as_bytes());
+        let pod = cluster.pods.get("shop", "a").unwrap();
+        assert_eq!(cluster.budgets_of(pod).count(), covers, "{version}");
+    }
+}
+
+#[test]
 fn an_object_that_cannot_be_read_counts_as_unseen() {
     let cluster = cluster(&[
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "shop"}, "spec": {"containers": 3}}),

@@ -221,7 +221,7 @@ fn from_backup(view: &View<'_>, cluster: &Value, backup: &Value, end: &str) -> O
     let part = |short: &str| backup["data"][copied_as(end, short)].as_str();
     let name = format!("{}{end}", view.order.cluster);
     let act = Act::Create(json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "apiVersion": "v1", "kind": "Secret", "type": view.dialect.certificate_type(),
         "metadata": {
             "name": name, "namespace": view.order.namespace, "labels": { labels::CLUSTER_NAME: view.order.cluster },
             "ownerReferences": [cluster_reference(view, cluster)],

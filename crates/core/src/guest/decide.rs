@@ -1,7 +1,7 @@
 //! The steps of an update, in their order. Each goes on when it has nothing left to do.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::cluster_api::labels::{CLUSTER_NAME, CONTROL_PLANE};
 use drover_api::cluster_api::machine::annotations::{NAME_BASE, UPGRADE_ID};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::generated::Generated;
 use super::view::{Flow, Machine, View};
 use super::wait::{Deed, Next, Reason, Write};
-use super::{certificates, copy, cordon, health, kubeadm, removal};
+use super::{certificates, copy, cordon, health, kubeadm, paused, removal};
 use crate::decision::Act;
 
 pub fn decide(view: &View<'_>) -> Next {
@@ -44,6 +44,9 @@ fn steps(view: &View<'_>) -> Flow<()> {
             differing.push(*machine);
         }
     }
+    if is_at_work(view, &machines, &differing) {
+        paused::refuse(view, cluster, &machines)?;
+    }
     if !differing.is_empty() {
         // First of all: what the guest is told before a machine is new cannot be seen in the management cluster otherwise.
         mark(view, &machines)?;
@@ -68,6 +71,30 @@ fn steps(view: &View<'_>) -> Flow<()> {
     replace_next(view, cluster, &staying, &differing)?;
     scale(view, cluster, &staying, surplus)?;
     unmark(&machines)
+}
+
+/// Anything is left to be done, or to be waited for.
+fn is_at_work(view: &View<'_>, machines: &[Machine<'_>], differing: &[Machine<'_>]) -> bool {
+    let is_begun = |machine: &Machine<'_>| machine.upgrade_id().is_some() || machine.leaving_since().is_some();
+    let is_scaled = view.order.replicas.is_some_and(|wanted| wanted != machines.len());
+    !differing.is_empty() || is_scaled || machines.iter().any(is_begun)
+}
+
+/// What whoever asked should know before it begins.
+pub fn warnings(view: &View<'_>) -> Vec<String> {
+    let machines = view.machines();
+    let staying = machines.iter().filter(|machine| machine.leaving_since().is_none());
+    // While one is replaced there is one more, which has the same base.
+    let count = staying.map(Machine::base).collect::<BTreeSet<_>>().len();
+    if count == 0 || count % 2 == 1 || view.order.replicas.is_some() {
+        return Vec::new();
+    }
+    let (namespace, name) = (&view.order.namespace, &view.order.cluster);
+    let (bears, less, more) = (count / 2 - 1, count - 1, count + 1);
+    vec![format!(
+        "the control plane of Cluster {namespace}/{name} has {count} machines: its etcd bears the loss of {bears}, as it does with {less}; \
+         --replicas {more} or {less} makes the number odd"
+    )]
 }
 
 /// The machine that goes next where there are too many: one that an update has given up on, or the youngest.

@@ -46,6 +46,14 @@ impl Dialect {
         }
     }
 
+    /// The type of the Secrets with the certificates of a cluster.
+    pub fn certificate_type(self) -> &'static str {
+        match self {
+            Dialect::V1alpha2 => "Opaque",
+            Dialect::V1beta1 | Dialect::V1beta2 => drover_api::cluster_api::secrets::TYPE,
+        }
+    }
+
     /// A new machine gets data of its own.
     pub fn clear_bootstrap_data(self, bootstrap: &mut Value) {
         let field = match self {

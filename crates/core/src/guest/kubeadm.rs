@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::kubeadm_api::readable;
 use super::patch;
 use super::seen::Collection;
 use super::view::{Flow, View};
@@ -86,7 +87,7 @@ pub fn is_to_change(view: &View<'_>) -> bool {
     joined_with(view).is_none_or(|before| changed_by_order(view, &before).map_or(true, |after| after != before))
 }
 
-/// The version and what the patches ask for; fields that are not known here stay.
+/// The version and what the patches ask for, in a form that kubeadm of the version reads; fields that are not known here stay.
 fn configuration(view: &View<'_>) -> Flow<Option<Deed>> {
     let config = config_map(view)?;
     let Some(before) = document(view, config, CONFIGURATION)? else {
@@ -103,6 +104,7 @@ fn configuration(view: &View<'_>) -> Flow<Option<Deed>> {
             return view.fail(Reason::PatchRefused, sentence, remedy);
         }
     };
+    let after = readable(&after, view.order.version.minor());
     if after == before {
         return Ok(None);
     }

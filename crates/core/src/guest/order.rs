@@ -6,7 +6,10 @@ use sha2::{Digest, Sha256};
 
 /// A name of a Node, and so of a machine, has no more letters.
 pub const LONGEST_NAME: usize = 63;
-const LONGEST_ID: usize = 40;
+/// The original takes whatever an object can be called.
+const LONGEST_ID: usize = 253;
+/// So much of an id ends the name of a machine.
+const ID_IN_NAMES: usize = 40;
 /// How long a machine may take if nothing else is said, as the original has it.
 pub const MACHINE_TIMEOUT: SignedDuration = SignedDuration::from_mins(15);
 
@@ -143,8 +146,20 @@ impl Order {
 
     /// The name of the machine that follows those that were called after `base`.
     pub fn name_after(&self, base: &str) -> String {
-        let room = LONGEST_NAME.saturating_sub(self.id.len() + 1);
+        let id = self.id_in_names();
+        let room = LONGEST_NAME.saturating_sub(id.len() + 1);
         let base: String = base.chars().take(room).collect();
-        format!("{}-{}", base.trim_end_matches(['-', '.']), self.id)
+        format!("{}-{id}", base.trim_end_matches(['-', '.']))
+    }
+
+    /// A long id is cut, and told from others that begin so by a digest.
+    fn id_in_names(&self) -> String {
+        if self.id.len() <= ID_IN_NAMES {
+            return self.id.clone();
+        }
+        let digest: String =
+            Sha256::digest(self.id.as_bytes()).iter().take(5).map(|byte| format!("{byte:02x}")).collect();
+        let head: String = self.id.chars().take(ID_IN_NAMES.saturating_sub(digest.len() + 1)).collect();
+        format!("{}-{digest}", head.trim_end_matches(['-', '.']))
     }
 }

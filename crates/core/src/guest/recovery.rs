@@ -49,7 +49,7 @@ pub fn recover(seen: &Seen, dialect: Dialect, namespace: &str, cluster: &str) ->
             },
         ]);
         let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "apiVersion": "v1", "kind": "Secret", "type": dialect.certificate_type(),
             "metadata": {
                 "name": name, "namespace": namespace, "labels": { labels::CLUSTER_NAME: cluster }, "ownerReferences": owners,
             },
@@ -253,6 +253,20 @@ mod tests {
         trusted["metadata"]["resourceVersion"] = json!("2");
         seen.put(Collection::Secrets, trusted);
         assert_eq!(recover(&seen, Dialect::V1alpha2, "default", "c").map(|writes| writes.len()), Ok(4));
+    }
+
+    /// It cannot be changed afterwards.
+    #[test]
+    fn what_is_brought_back_is_of_the_type_that_its_version_of_cluster_api_makes() {
+        for (dialect, kind) in [
+            (Dialect::V1alpha2, "Opaque"),
+            (Dialect::V1beta1, "cluster.x-k8s.io/secret"),
+            (Dialect::V1beta2, "cluster.x-k8s.io/secret"),
+        ] {
+            let writes = recover(&seen(&[("a", "AAAA")]), dialect, "default", "c").unwrap();
+            let Act::Create(secret) = &writes[0].act else { panic!("nothing is changed") };
+            assert_eq!(secret["type"], kind, "{dialect:?}");
+        }
     }
 
     #[test]

@@ -410,6 +410,33 @@ fn the_guest_is_told_of_the_version_and_what_is_not_known_here_stays() {
     assert!(scene.has(Collection::ClusterRoleBindings, "kubeadm:get-nodes"));
 }
 
+/// kubeadm of 1.27 reads no `v1beta2`, in which clusters from 1.15 to 1.21 were begun.
+#[test]
+fn the_configuration_is_raised_to_what_kubeadm_of_the_version_reads() {
+    let mut scene = settled();
+    let raise = |scene: &mut Scene, kind: Collection, name: &str, path: &str, value: Value| {
+        let mut object = scene.get(kind, name);
+        *object.pointer_mut(path).unwrap() = value;
+        scene.put(kind, object);
+    };
+    for name in ["a", "b", "c"] {
+        raise(&mut scene, Collection::Machines, name, "/spec/version", json!("1.26.15"));
+    }
+    let text = "apiVersion: kubeadm.k8s.io/v1beta2\nkind: ClusterConfiguration\nkubernetesVersion: v1.26.15\ndns: { type: CoreDNS, imageTag: a }\n";
+    raise(&mut scene, Collection::ConfigMaps, "kubeadm-config", "/data/ClusterConfiguration", json!(text));
+    let map = json!({ "metadata": { "name": "kubelet-config", "resourceVersion": "1" }, "data": { "kubelet": "" } });
+    scene.put(Collection::ConfigMaps, map);
+    scene.order.version = Version::parse("v1.27.16").unwrap();
+    scene.goes();
+
+    let map = scene.get(Collection::ConfigMaps, "kubeadm-config");
+    let written: Value = serde_saphyr::from_str(map["data"]["ClusterConfiguration"].as_str().unwrap()).unwrap();
+    let expected = json!({
+        "apiVersion": "kubeadm.k8s.io/v1beta3", "kind": "ClusterConfiguration", "kubernetesVersion": "v1.27.16", "dns": { "imageTag": "a" },
+    });
+    assert_eq!(written, expected);
+}
+
 #[test]
 fn an_old_machine_goes_leader_first_then_pods_then_member_then_machine() {
     let mut scene = settled();
@@ -693,6 +720,25 @@ fn names_do_not_grow_from_update_to_update_and_fit_a_node() {
     let order = order("v1.16.7");
     assert_eq!(order.name_after("cp-0"), "cp-0-7");
     assert_eq!(order.name_after(&"n".repeat(80)).len(), 63);
+}
+
+#[test]
+fn a_long_id_ends_names_by_its_beginning_and_a_digest_and_machines_are_known_by_it() {
+    let called = |end: &str| {
+        let mut order = order("v1.16.7");
+        order.id = format!("{}{end}", "2020-04-28.".repeat(20));
+        order.check().unwrap().name_after("cp-0")
+    };
+    assert_ne!(called("a"), called("b"));
+    assert!(called("a").starts_with("cp-0-2020-04-28.2020-04-28.") && called("a").len() <= 63, "{}", called("a"));
+
+    let mut scene = settled();
+    scene.order.id = "release-of-the-".to_owned() + &"x".repeat(60);
+    let name = scene.order.name_after("a");
+    assert_eq!(scene.goes().1, "MachineProvisioning");
+    let made = scene.get(Collection::Machines, &name);
+    assert_eq!(made["metadata"]["annotations"]["upgrade.cluster-api.vmware.com/id"], scene.order.id.as_str());
+    assert_eq!(scene.goes(), (Vec::new(), "MachineProvisioning".to_owned()), "it is not made again");
 }
 
 /// As Cluster API's own tests have it: members, others that are out, and whether one may come and one may go.

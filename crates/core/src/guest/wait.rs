@@ -152,6 +152,8 @@ pub struct Wait {
 pub enum Reason {
     /// There is no such Cluster, or nothing that belongs to a control plane.
     NothingToUpdate,
+    /// Its owner has paused it: Cluster API does nothing that is asked of it.
+    ClusterPaused,
     /// Another controller replaces these Machines.
     AnotherControllerActs,
     /// The version is lower, or further up than Kubernetes allows.

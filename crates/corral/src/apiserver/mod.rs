@@ -18,6 +18,7 @@ use serde_json::{Value, json, value::RawValue};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 mod admission;
+mod age;
 mod autoscaler_forms;
 mod binding;
 mod body;
@@ -80,6 +81,7 @@ use self::{
     write::{Intent, Write},
 };
 pub use self::{
+    age::Age,
     direct::{Direct, Kind},
     resources::ResourceId,
     service::{ApiBody, ApiService},
@@ -113,6 +115,7 @@ struct Shared {
     requests: OnceLock<RequestListener>,
     /// Who manages which field is noted of writes from inside the process as well.
     notes_own_managers: bool,
+    age: OnceLock<Age>,
 }
 
 /// Is told who asks for what.
@@ -142,9 +145,9 @@ impl ApiServer {
             store.serve(resource.clone());
         }
         let (store, tokens) = (Arc::new(Locked::new(store)), Tokens::default());
-        let requests = OnceLock::new();
-        let server =
-            ApiServer { shared: Arc::new(Shared { options, store, tokens, admission, requests, notes_own_managers }) };
+        let (requests, age) = (OnceLock::new(), OnceLock::new());
+        let shared = Shared { options, store, tokens, admission, requests, notes_own_managers, age };
+        let server = ApiServer { shared: Arc::new(shared) };
         server.create_initial_namespaces();
         server
     }

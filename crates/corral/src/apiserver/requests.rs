@@ -186,8 +186,8 @@ impl Ask<'_> {
     }
 
     fn as_write<'a>(&'a self, verb: Verb, options: &'a WriteOptions) -> Write<'a> {
-        let (target, cause) = (&self.target, self.cause(verb));
-        Write { target, cause, options, manager: self.manager(), warnings: Some(self.warnings), is_noted: true }
+        let (target, cause, is_noted) = (&self.target, self.cause(verb), self.server.applies());
+        Write { target, cause, options, manager: self.manager(), warnings: Some(self.warnings), is_noted }
     }
 
     /// In whose name fields are managed: as the client says, or by the first word of what it calls itself.
@@ -250,7 +250,11 @@ impl Ask<'_> {
         let (options, patch) = match content_type(&self.head.headers) {
             JSON_PATCH => (options()?, self.if_there(body::json_patch(self.body))?),
             MERGE_PATCH => (options()?, Patch::Merge(self.if_there(body::merge_patch(self.body))?)),
-            APPLY_PATCH => return self.apply(part).await,
+            APPLY_PATCH if self.server.applies() => return self.apply(part).await,
+            APPLY_PATCH if built_in => {
+                return Err(unknown_format(&[JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH]));
+            }
+            APPLY_PATCH => return Err(unknown_format(&[JSON_PATCH, MERGE_PATCH])),
             STRATEGIC_MERGE_PATCH if built_in => {
                 (options()?, Patch::Strategic(self.if_there(body::strategic_patch(self.body))?))
             }
@@ -393,6 +397,7 @@ impl Ask<'_> {
             return Err(method_not_allowed());
         }
         let eviction = body::object(content_type(&self.head.headers), self.body, "Eviction")?;
+        self.server.check_eviction(&eviction)?;
         if eviction.name() != self.target.name {
             return Err(bad_request("name in URL does not match name in Eviction object"));
         }

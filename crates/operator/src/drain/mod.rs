@@ -3,13 +3,14 @@
 mod flags;
 mod look;
 pub(crate) mod publish;
+mod removing;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use drover_clock::{Clock, later};
 use drover_core::decision::{Subject, Wait};
-use drover_core::drain::{Decision, Memory, OnTimeout, Options, PodSeen, Refusal, Removal, Verdict, View, Way, decide};
+use drover_core::drain::{Decision, Memory, OnTimeout, Options, PodSeen, Refusal, Removal, Verdict, View, decide};
 use futures::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
@@ -19,6 +20,7 @@ use crate::api::{Api, ApiError, object};
 pub use flags::DrainFlags;
 use look::Look;
 use publish::Publication;
+use removing::Asking;
 
 /// Events that come together are looked at together.
 const COALESCE: Duration = Duration::from_millis(100);
@@ -95,6 +97,7 @@ pub async fn drain(
     let mut drain = Drain {
         look: Look::new(api.clone(), clock, order),
         publication: Publication::new(api.clone(), order.own_pod.clone(), &order.node),
+        asking: Asking::new(api.clone()),
         started: clock.now(),
         memory: Memory::default(),
         removing: BTreeMap::new(),
@@ -155,6 +158,7 @@ struct Drain<'a> {
     tell: &'a mut (dyn FnMut(Saying) + Send),
     look: Look<'a>,
     publication: Publication,
+    asking: Asking,
     started: Timestamp,
     memory: Memory,
     /// Pods that were asked to go, by uid, until they are gone.
@@ -245,7 +249,7 @@ impl Drain<'_> {
         for removal in &removals {
             (self.tell)(Saying::Removing(removal.clone()));
         }
-        let answers = join_all(removals.iter().map(|removal| request(&self.api, self.order, removal))).await;
+        let answers = join_all(removals.iter().map(|removal| self.asking.ask(self.order, removal))).await;
         let now = self.clock.now();
         for (removal, answer) in removals.into_iter().zip(answers) {
             match answer {
@@ -278,32 +282,6 @@ impl Drain<'_> {
         let again_after = drover_clock::between(now, refusal.again);
         self.memory.refusals.insert(removal.uid.clone(), refusal);
         (self.tell)(Saying::Refused { removal, message: error.to_string(), again_after });
-    }
-}
-
-async fn request(api: &Api, order: &DrainOrder, removal: &Removal) -> Result<(), ApiError> {
-    let mut options = json!({
-        "apiVersion": "v1", "kind": "DeleteOptions",
-        // Another pod of the same name, as StatefulSets make them, is not meant.
-        "preconditions": { "uid": removal.uid },
-    });
-    if let Some(grace) = order.options.grace_seconds {
-        options["gracePeriodSeconds"] = json!(grace);
-    }
-    if order.dry_run {
-        options["dryRun"] = json!(["All"]);
-    }
-    let path = format!("/api/v1/namespaces/{}/pods/{}", removal.namespace, removal.name);
-    match removal.way {
-        Way::Delete => api.delete(&path, &options).await.map(drop),
-        Way::Evict => {
-            let eviction = json!({
-                "apiVersion": "policy/v1", "kind": "Eviction",
-                "metadata": { "name": removal.name, "namespace": removal.namespace },
-                "deleteOptions": options,
-            });
-            api.post(&format!("{path}/eviction"), &eviction).await.map(drop)
-        }
     }
 }
 

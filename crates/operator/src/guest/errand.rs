@@ -113,8 +113,9 @@ impl Errand {
                 if self.leading_until.borrow().is_none_or(|until| Instant::now() >= until) {
                     return None;
                 }
-                // One that has failed is left alone; the others go on.
-                if step.addon.as_ref().is_none_or(|addon| !observed.failed.contains_key(addon)) {
+                // One that has failed is left alone; the others go on. What it cannot do it is not asked for again.
+                let is_in_vain = observed.cannot_apply && matches!(step.deed, Deed::Apply(_));
+                if !is_in_vain && step.addon.as_ref().is_none_or(|addon| !observed.failed.contains_key(addon)) {
                     take(guest, order, step, &mut observed).await;
                 }
             }
@@ -177,6 +178,9 @@ async fn take(guest: &Api, order: &Order, step: &Step, observed: &mut Observed) 
         }
         Deed::Adopt(patch) => guest.json_patch(&format!("{path}?fieldManager={FIELD_MANAGER}"), patch).await,
         Deed::Apply(body) => guest.apply(&format!("{path}?fieldManager={FIELD_MANAGER}&force=true"), body).await,
+        Deed::Update(body) => {
+            guest.put(&format!("{path}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict"), body).await
+        }
         Deed::Delete { uid } => {
             let options = json!({
                 "apiVersion": "v1", "kind": "DeleteOptions",
@@ -189,7 +193,7 @@ async fn take(guest: &Api, order: &Order, step: &Step, observed: &mut Observed) 
         (Deed::Adopt(_), Ok(answer)) => {
             observed.objects.insert(object.clone(), serde_json::from_slice(&answer).ok());
         }
-        (Deed::Create(body) | Deed::Apply(body), Ok(answer)) => {
+        (Deed::Create(body) | Deed::Apply(body) | Deed::Update(body), Ok(answer)) => {
             tracing::info!("{}: {object}", step.purpose());
             observed.objects.insert(object.clone(), serde_json::from_slice(&answer).ok());
             observed.applied.insert(object.clone());
@@ -202,6 +206,7 @@ async fn take(guest: &Api, order: &Order, step: &Step, observed: &mut Observed) 
             tracing::info!("{}: {object}", step.purpose());
             observed.objects.remove(object);
         }
+        (Deed::Apply(_), Err(error)) if error.code() == Some(415) => observed.cannot_apply = true,
         // What was changed or is gone meanwhile is read again.
         (_, Err(error)) if error.code() == Some(409) => drop(observed.objects.remove(object)),
         (Deed::Delete { .. } | Deed::Adopt(_), Err(error)) if error.code() == Some(404) => {

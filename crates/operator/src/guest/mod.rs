@@ -27,7 +27,9 @@ use std::time::Duration;
 
 use drover_api::cluster_api::secrets;
 use drover_clock::{Clock, later};
-use drover_core::guest::{Deed, Dialect, Failure, Member, Next, Order, View, Wait, cordons_of_a_failed_try, decide};
+use drover_core::guest::{
+    Deed, Dialect, Failure, Member, Next, Order, View, Wait, cordons_of_a_failed_try, decide, warnings,
+};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use kube::Client;
@@ -101,6 +103,8 @@ pub trait Etcd: Debug + Send + Sync {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Saying {
     Does(String),
+    /// What whoever asked should know; it goes on.
+    Warns(String),
     /// It is tried again.
     Refused(String),
     /// What is waited for has changed.
@@ -147,6 +151,7 @@ pub async fn update(
         told: Vec::new(),
         refused: None,
         unseen: None,
+        is_warned: false,
         books,
         guests,
         clock,
@@ -200,6 +205,7 @@ struct Update<'a> {
     refused: Option<(String, Timestamp)>,
     /// Since when the management cluster has not told all, and what was last said of it.
     unseen: Option<(Timestamp, String)>,
+    is_warned: bool,
     tell: &'a mut (dyn FnMut(Saying) + Send),
 }
 
@@ -228,6 +234,7 @@ impl Update<'_> {
                 continue;
             }
             self.unseen = None;
+            self.warn();
             self.reach_guest().await?;
             if self.books.guest_is_listed_soon(self.started) {
                 self.books.hear_until(later(self.clock.now(), PAUSE)).await;
@@ -251,6 +258,12 @@ impl Update<'_> {
                     return Err(UpdateError::Failed(failure));
                 }
             }
+        }
+    }
+
+    fn warn(&mut self) {
+        if !std::mem::replace(&mut self.is_warned, true) {
+            warnings(&self.view(None)).into_iter().for_each(|what| (self.tell)(Saying::Warns(what)));
         }
     }
 

@@ -171,25 +171,35 @@ async fn list(api: &Api, resource: &Resource, served: &BTreeMap<String, BTreeSet
         let _ = desk.send(Arrival::Unseen(miss(Cause::NoSuchKind)));
         return;
     };
+    let mut answer = list_of(api, resource, version, &desk).await;
+    // Old servers have some of the kinds that all have in an earlier version only: nobody discovers those first.
+    let earlier = resource.versions.iter().skip_while(|known| **known != version).skip(1);
+    for version in earlier.filter(|_| resource.is_built_in()) {
+        if !matches!(&answer, Err(error) if error.code() == Some(404)) {
+            break;
+        }
+        answer = list_of(api, resource, version, &desk).await;
+    }
+    if let Err(error) = answer {
+        let _ = desk.send(Arrival::Unseen(miss(cause(&error))));
+    }
+}
+
+async fn list_of(api: &Api, resource: &Resource, version: &str, desk: &Desk) -> Result<(), ApiError> {
     let path = path_of(resource, version);
     let api_version: Arc<str> = match resource.group {
         "" => version.into(),
         group => format!("{group}/{version}").into(),
     };
-    let answer = match resource.kind {
+    if resource.kind == "Secret" {
         // What is in Secrets is nobody's business here; most checks only ask whether they are there.
-        "Secret" => metadata_of_secrets(api, &path, &desk).await,
-        _ => {
-            let take = |item: &str| {
-                let (api_version, kind, text) = (api_version.clone(), resource.bare_kind(), item.to_owned());
-                let _ = desk.send(Arrival::Item { api_version, kind, text });
-            };
-            pages::read(api, &path, "", take).await
-        }
-    };
-    if let Err(error) = answer {
-        let _ = desk.send(Arrival::Unseen(miss(cause(&error))));
+        return metadata_of_secrets(api, &path, desk).await;
     }
+    let take = |item: &str| {
+        let (api_version, kind, text) = (api_version.clone(), resource.bare_kind(), item.to_owned());
+        let _ = desk.send(Arrival::Item { api_version, kind, text });
+    };
+    pages::read(api, &path, "", take).await
 }
 
 /// Where an API server has the objects of a kind.

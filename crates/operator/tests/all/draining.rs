@@ -1,5 +1,7 @@
 //! Drains on the embedded cluster, in virtual time: kubelets end pods, budgets count them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use drover_core::decision::{Kind, Reason, Subject};
@@ -115,6 +117,30 @@ async fn a_node_is_cordoned_and_emptied_and_it_is_told_in_order() {
     assert_eq!(said[0], Saying::Cordoned);
     assert!(matches!(&said[1], Saying::Warning(text) if text.starts_with("deleting Pods that declare no controller")));
     assert_eq!(removed(&said), ["web-1", "web-2", "web-3"]);
+}
+
+/// As Kubernetes 1.21 and before: `policy/v1` has no Eviction there.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_know_todays_evictions_is_asked_as_it_understands_and_budgets_hold_there_too() {
+    let cluster = three_pods(1).await;
+    cluster.server.grow_as_old_as(|_| Some(21));
+    let evictions = Arc::new(AtomicUsize::new(0));
+    let asked = evictions.clone();
+    cluster.server.hear_requests(Box::new(move |_, head| {
+        asked.fetch_add(usize::from(head.uri.path().ends_with("/eviction")), Ordering::Relaxed);
+    }));
+    drop_budget_after(&cluster, 60);
+
+    let (result, said) = drained(&cluster, &order(Options { at_once: Some(1), ..Options::default() })).await;
+
+    result.unwrap();
+    assert_eq!(pods(&cluster), Vec::<String>::new());
+    let waits = said.iter().filter_map(|saying| if let Saying::Waits(waits) = saying { Some(waits) } else { None });
+    let reasons: Vec<Reason> = waits.flatten().map(|wait| wait.reason).collect();
+    assert!(reasons.contains(&Reason::BudgetForbids), "{reasons:?}");
+    let refused = said.iter().filter(|saying| matches!(saying, Saying::Refused { .. })).count();
+    // What it does not understand is asked of it once.
+    assert_eq!(evictions.load(Ordering::Relaxed), 1 + 3 + refused);
 }
 
 #[tokio::test(start_paused = true)]

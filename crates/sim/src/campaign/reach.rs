@@ -45,8 +45,8 @@ whole!(OF_PLANNER: OfPlanner {
 });
 
 whole!(OF_CONTROL_PLANES: OfControlPlane {
-    NothingToUpdate, AnotherControllerActs, VersionRefused, CertificatesMissing, CertificatesChanged, MachineIncomplete,
-    PatchRefused, KubeadmConfigInvalid, GuestUnreachable, EtcdUnreachable, EtcdUnhealthy, EtcdLearner, QuorumAtRisk,
+    NothingToUpdate, ClusterPaused, AnotherControllerActs, VersionRefused, CertificatesMissing, CertificatesChanged,
+    MachineIncomplete, PatchRefused, KubeadmConfigInvalid, GuestUnreachable, EtcdUnreachable, EtcdUnhealthy, EtcdLearner, QuorumAtRisk,
     MachineProvisioning, MachineFailed, NodeMissing, NodeNotMarked, NodeNotReady, ComponentsNotReady, MachineDeleting,
 });
 
@@ -114,6 +114,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("PlannerNoteApplied", AGENTS),
     ("PlannerRetryPlan", AGENTS),
     ("PlannerNoteRetry", AGENTS),
+    ("ControlPlane/ClusterPaused", REFUSED),
     ("ControlPlane/AnotherControllerActs", REFUSED),
     ("ControlPlane/VersionRefused", REFUSED),
     ("ControlPlane/CertificatesMissing", REFUSED),

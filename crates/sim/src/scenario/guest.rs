@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_core::guest::{Order, OrderError, Patches, Version};
 use drover_corral::apiserver::{ApiServer, Options};
-use drover_corral::world::guest::{Contract, Guest as Settled};
+use drover_corral::world::guest::{Contract, Guest as Settled, age};
 use drover_corral::world::{Part, WorldOptions, definitions};
 use jiff::{SignedDuration, Timestamp};
 use kube::core::Status;
@@ -44,6 +44,9 @@ pub struct Guest {
     /// The version of Cluster API that describes it; a TanzuKubernetesCluster knows the first one only.
     #[serde(skip_serializing_if = "ClusterApi::is_usual")]
     pub cluster_api: ClusterApi,
+    /// The version that the cluster was begun in, if another than `from`: its `kubeadm-config` is as kubeadm of then has written it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begun_in: Option<String>,
     /// A TanzuKubernetesCluster stands for it, and is kept as it is asked for; `from` and `to` are distributions then, such as
     /// `v1.16.7+vmware.1-guest.1`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -103,6 +106,7 @@ impl Default for Guest {
             told: BTreeMap::new(),
             workers: None,
             cluster_api: ClusterApi::V1alpha2,
+            begun_in: None,
             tanzu: false,
             new: false,
             spec: Value::Null,
@@ -130,6 +134,7 @@ impl Guest {
             name: self.name.clone(),
             machines: self.machines,
             version: kubernetes(version).trim_start_matches('v').to_owned(),
+            begun: self.begun_in.clone(),
             told: self.told.clone(),
             workers: self.workers,
             contract: self.cluster_api.contract(),
@@ -187,7 +192,11 @@ impl Scenario {
     /// The API servers of guest clusters, by namespace and name of their Clusters.
     pub fn guest_servers(&self, options: Options) -> BTreeMap<(String, String), ApiServer> {
         let seeds = (0..).map(|number: u64| options.seed.wrapping_add(number));
-        let server = |seed: u64| ApiServer::without_own_managers(Options { seed, ..options });
+        let server = |seed: u64| {
+            let server = ApiServer::without_own_managers(Options { seed, ..options });
+            server.grow_as_old_as(age);
+            server
+        };
         self.guests().zip(seeds).map(|(guest, seed)| (guest.key(), server(seed))).collect()
     }
 

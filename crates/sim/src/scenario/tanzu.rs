@@ -12,6 +12,9 @@ use super::cluster::OF_GUESTS;
 use super::{Guest, Scenario, merge};
 use crate::known::Known;
 
+/// Of the original, on every TanzuKubernetesCluster of which anything is there.
+const FINALIZER: &str = "tanzukubernetescluster.run.tanzu.vmware.com";
+
 /// The version of Kubernetes in one of a distribution: `v1.16.7+vmware.1` of `v1.16.7+vmware.1-guest.1`.
 pub fn kubernetes(distribution: &str) -> &str {
     let build = distribution.find('+').unwrap_or(0);
@@ -47,6 +50,7 @@ impl Guest {
             "spec": spec,
         });
         if !self.is_new() {
+            object["metadata"]["finalizers"] = json!([FINALIZER]);
             object["status"] = json!({ "phase": "running", "version": from });
         }
         object
@@ -107,7 +111,8 @@ impl Scenario {
             }
         }
         let finalizers = tkc["metadata"]["finalizers"].as_array().into_iter().flatten();
-        unmet.extend(finalizers.map(|one| format!("the TanzuKubernetesCluster still carries {one}")));
+        let others = finalizers.filter(|one| *one != FINALIZER);
+        unmet.extend(others.map(|one| format!("the TanzuKubernetesCluster still carries {one}")));
         let is_own =
             |object: &Value| object["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] == guest.name.as_str();
         for (_, name, deployment) in known.named("MachineDeployment").filter(|(_, _, one)| is_own(one)) {

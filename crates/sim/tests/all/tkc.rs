@@ -1,6 +1,7 @@
 //! TanzuKubernetesClusters: from another version to new workers, add-ons first, workers that get nowhere, and crashes on the way.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drover_sim::campaign::Part;
@@ -322,4 +323,39 @@ fn do_no_harm(name: &str, every: usize, parts: &[Part]) {
         failure.schedule,
         failure.trace.join("\n")
     );
+}
+
+/// Nobody changes anything for half a day.
+#[test]
+fn an_idle_guest_is_asked_nothing_and_no_watch_of_it_is_open() {
+    let mut scenario = built_in("guest-tkc");
+    scenario.to.clone_from(&scenario.from);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let stage = Stage::open(&scenario, &Terms::calm(1));
+        let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+        let noted = asked.clone();
+        let guest = stage.guests.values().next().unwrap();
+        guest.hear_requests(Box::new(move |actor, head| {
+            noted.lock().unwrap().push(format!("{actor} {} {}", head.method, head.uri));
+        }));
+        let is_settled = |_: &_| {
+            let known = stage.known();
+            let tkc = known.all("TanzuKubernetesCluster").next().unwrap();
+            let nodes = tkc["status"]["nodeStatus"]
+                .as_object()
+                .map_or(0, |all| all.values().filter(|one| *one == "ready").count());
+            if tkc["status"]["phase"] == "running" && nodes == 5 { Vec::new() } else { vec!["not yet".to_owned()] }
+        };
+        assert!(stage.until(Duration::from_secs(600), is_settled).await);
+        stage.clock.sleep(Duration::from_secs(600)).await;
+        let before = asked.lock().unwrap().clone();
+        assert!(!before.is_empty(), "it was asked in the beginning");
+        assert!(before.iter().all(|one| !one.contains("watch=")), "{before:#?}");
+
+        stage.clock.sleep(Duration::from_secs(12 * 3600)).await;
+
+        let since = asked.lock().unwrap().split_off(before.len());
+        assert!(since.is_empty(), "{since:#?}");
+    });
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use drover_api::marks::{MACHINE_FAILED, UPDATE_FINALIZER};
+use drover_api::marks::MACHINE_FAILED;
 use drover_api::tanzu::NAMESPACE;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -37,8 +37,6 @@ pub enum Course {
     Stopped(Wait),
     /// The same, as soon as this is written.
     Halts(Wait, Write),
-    /// The first of these changes the TanzuKubernetesCluster itself, and is decided on alone.
-    Marks(Write),
     Acts(Vec<Write>),
     /// It would begin, and waits for its turn.
     Queues(Wait),
@@ -187,7 +185,7 @@ pub fn course(view: &View<'_>, order: &Order, differs: bool, addons: Option<Wait
         return at_work(view, active);
     }
     if !differs {
-        return rest(view, order, &jobs);
+        return rest(order, &jobs);
     }
     let (prepared, others): (Vec<&Value>, Vec<&Value>) =
         jobs.iter().partition(|one| job::is_unbegun(one) && job::is_for(one, order));
@@ -206,9 +204,6 @@ pub fn course(view: &View<'_>, order: &Order, differs: bool, addons: Option<Wait
         Gate::Takes(write) => return Course::Acts(vec![*write]),
         Gate::Shut(wait) => return Course::Queues(*wait),
         Gate::Paused(wait) => return Course::Waits(*wait),
-    }
-    if !has_finalizer(view) {
-        return Course::Marks(finalizer(view, true));
     }
     if let Some(job) = prepared.first() {
         let act = Act::Patch(job::begun(job));
@@ -278,16 +273,12 @@ fn again(view: &View<'_>) -> String {
 }
 
 /// Nothing differs: what was prepared and never begun goes, and what was done is noted to be.
-fn rest(view: &View<'_>, order: &Order, jobs: &[&Value]) -> Course {
+fn rest(order: &Order, jobs: &[&Value]) -> Course {
     let unbegun: Vec<Write> = jobs.iter().filter(|one| job::is_unbegun(one)).map(|one| cleared(one)).collect();
     let is_done =
         |one: &&&Value| job::is_for(one, order) && job::state(one) == State::Complete && !job::is_settled(one);
     let done: Vec<Write> = jobs.iter().filter(is_done).map(|one| noted_as_settled(one)).collect();
-    match has_finalizer(view) {
-        _ if !unbegun.is_empty() => Course::Acts(unbegun),
-        true => Course::Marks(finalizer(view, false)),
-        false => Course::Settled(done),
-    }
+    if unbegun.is_empty() { Course::Settled(done) } else { Course::Acts(unbegun) }
 }
 
 /// What speaks against another Job, before it is its turn.
@@ -385,22 +376,4 @@ fn workers_too_old(view: &View<'_>, order: &Order) -> Option<Wait> {
     Some(
         view.wait(object, Reason::WorkersTooOld, sentence).with_remedy("bring the workers to the version before first"),
     )
-}
-
-pub fn has_finalizer(view: &View<'_>) -> bool {
-    view.tkc["metadata"]["finalizers"].as_array().into_iter().flatten().any(|one| one == UPDATE_FINALIZER)
-}
-
-/// The TanzuKubernetesCluster stays while a Job is at work on it.
-pub fn finalizer(view: &View<'_>, wanted: bool) -> Write {
-    let metadata = &view.tkc["metadata"];
-    let mut all: Vec<Value> = metadata["finalizers"].as_array().cloned().unwrap_or_default();
-    all.retain(|one| one != UPDATE_FINALIZER);
-    if wanted {
-        all.push(json!(UPDATE_FINALIZER));
-    }
-    let patch = json!({ "metadata": { "resourceVersion": metadata["resourceVersion"], "finalizers": all } });
-    let purpose =
-        if wanted { "hold the cluster while its control plane is updated" } else { "hold the cluster no longer" };
-    Write { object: view.object(), act: Act::Patch(patch), purpose }
 }

@@ -13,17 +13,18 @@ use super::publish::{Findings, awaits_a_node, status};
 use super::wanted::{self, Wanted};
 use super::watched::counted;
 use super::{
-    Decision, Held, Reason, View, Wait, addons, classes, control_plane, creation, job, places, rollout, text, workers,
+    Decision, Held, Reason, View, Wait, addons, classes, control_plane, creation, job, leaving, places, rollout, text,
+    workers,
 };
 use crate::decision::Act;
 use crate::guest::order::{Order, Version};
 use crate::guest::seen::{Collection, Seen};
-use crate::guest::wait::{Object, Side, Write};
+use crate::guest::wait::Write;
 use crate::plan::version::is_lower;
 
 pub fn decide(view: &View<'_>) -> Decision {
     if !view.tkc["metadata"]["deletionTimestamp"].is_null() {
-        return leave(view);
+        return leaving::leave(view);
     }
     let mut found = Findings::default();
     let (mut acts, is_refused) = match look(view, &mut found) {
@@ -40,6 +41,8 @@ pub fn decide(view: &View<'_>) -> Decision {
     if !found.creates {
         acts.extend(places::settle(view, found.wants, is_refused));
     }
+    // Before anything else: whatever is made of it has to go with it.
+    let acts = leaving::hold(view).map_or(acts, |write| vec![write]);
     // What changes the TanzuKubernetesCluster itself is done alone: all else rests on its version.
     let is_own = |write: &Write| write.object == view.object();
     let writes = match acts.iter().any(is_own) {
@@ -131,7 +134,6 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
             found.waits.push(wait);
             acts.push(write);
         }
-        control_plane::Course::Marks(mark) => return Ok(vec![mark]),
         control_plane::Course::Acts(writes) => {
             found.wants = true;
             acts.extend(writes);
@@ -239,38 +241,6 @@ pub(super) fn refuse(view: &View<'_>, distribution: &Distribution) -> Held<()> {
         return refused(sentence, "raise it one minor version at a time");
     }
     Ok(())
-}
-
-/// A cluster that goes takes its Jobs along: nothing is made of it any more when its machines go.
-fn leave(view: &View<'_>) -> Decision {
-    let mut found = Findings::default();
-    let deletion = |job: &&Value| Write {
-        object: Object::of(Side::Management, job),
-        act: Act::Delete { uid: text(&job["metadata"]["uid"]).to_owned() },
-        purpose: "clear away the Job of a cluster that goes",
-    };
-    let jobs = job::of_cluster(view);
-    let left = jobs.iter().filter(|job| job["metadata"]["deletionTimestamp"].is_null());
-    let mut acts: Vec<Write> = left.map(deletion).collect();
-    let place = places::leave(view).filter(|_| jobs.is_empty());
-    if let Some(job) = jobs.first() {
-        let object = control_plane::job_object(job);
-        let sentence = format!("{object} has to end before the cluster goes");
-        let remedy = format!("kubectl describe {}; its pod has half a minute to end", object.arguments());
-        found.waits.push(rollout::limited(view, object, Reason::ClusterLeaves, sentence).with_remedy(remedy));
-    } else if control_plane::has_finalizer(view) && place.is_none() {
-        // Alone, since it changes the TanzuKubernetesCluster itself, and last: nobody decides on a cluster that is gone.
-        return Decision { writes: vec![control_plane::finalizer(view, false)], ..Decision::default() };
-    } else if let Some(machine) = view.machines(true).chain(view.machines(false)).next() {
-        let object = Object::of(Side::Management, machine);
-        let sentence = format!("{object} has to go with the cluster");
-        let remedy = format!("drover why machine/{}/{}", view.namespace(), object.name);
-        found.waits.push(rollout::limited(view, object, Reason::ClusterLeaves, sentence).with_remedy(remedy));
-    }
-    acts.extend(place);
-    let writes = status(view, &found).into_iter().chain(acts).collect();
-    let (watched, look_again) = counted(view, &found.waits);
-    Decision { writes, waits: found.waits, watched, look_again, ..Decision::default() }
 }
 
 /// How a cluster stands that others come after, by what there is of it.

@@ -15,6 +15,7 @@ mod defaults;
 mod difference;
 mod distribution;
 mod job;
+mod leaving;
 pub mod places;
 mod pods;
 mod publish;

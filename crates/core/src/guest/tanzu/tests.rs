@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use drover_api::tanzu::tanzu_kubernetes_cluster::FINALIZER;
+
 use super::*;
 use crate::decision::Act;
 
@@ -69,7 +71,10 @@ fn settled() -> Scene {
     let mut scene = Scene {
         tkc: json!({
             "apiVersion": "run.tanzu.vmware.com/v1alpha1", "kind": "TanzuKubernetesCluster",
-            "metadata": { "name": "my-tkc", "namespace": "default", "uid": "tkc", "resourceVersion": "1" },
+            "metadata": {
+                "name": "my-tkc", "namespace": "default", "uid": "tkc", "resourceVersion": "1",
+                "finalizers": [FINALIZER],
+            },
             "spec": {
                 "topology": {
                     "controlPlane": { "count": 1, "class": "small", "storageClass": "gold" },
@@ -103,13 +108,13 @@ fn settled() -> Scene {
         scene.image(version);
     }
     let metadata = |name: &str| json!({ "name": name, "namespace": "default", "uid": format!("uid-{name}"), "labels": { "cluster.x-k8s.io/cluster-name": "my-tkc" } });
-    scene.put(
-        Collection::Clusters,
-        json!({
-            "apiVersion": "cluster.x-k8s.io/v1alpha2", "kind": "Cluster", "metadata": metadata("my-tkc"),
-            "status": { "controlPlaneInitialized": true, "phase": "provisioned" },
-        }),
-    );
+    let mut cluster = json!({
+        "apiVersion": "cluster.x-k8s.io/v1alpha2", "kind": "Cluster", "metadata": metadata("my-tkc"),
+        "status": { "controlPlaneInitialized": true, "phase": "provisioned" },
+    });
+    cluster["metadata"]["ownerReferences"] =
+        json!([{ "kind": "TanzuKubernetesCluster", "uid": "tkc", "controller": true }]);
+    scene.put(Collection::Clusters, cluster);
     scene.control_plane_machine("cp-1", OLD);
     let machines = json!({ "imageName": image_name(OLD), "className": "small", "storageClass": "gold" });
     scene.put(
@@ -424,7 +429,6 @@ fn a_cluster_that_is_as_it_is_asked_for_runs_and_gets_no_write_but_its_status() 
 fn what_differs_is_said_before_the_job_begins_and_workers_wait_for_the_control_plane() {
     let mut scene = settled().asks_for(NEW);
 
-    assert_eq!(scene.goes_on(), ["hold the cluster while its control plane is updated"]);
     assert_eq!(scene.goes_on(), ["publish how far a cluster is", "begin the update of a control plane"]);
     assert_eq!(scene.phase(), "updating");
     assert_eq!(
@@ -611,12 +615,10 @@ fn a_machine_that_is_lost_after_an_update_is_replaced_by_another_job() {
         scene.control_plane_machine(name, NEW);
     }
     let first = scene.job();
-    assert_eq!(scene.goes_on(), ["hold the cluster no longer"]);
     assert!(scene.goes_on().contains(&"note that an update is done"));
     assert!(!scene.goes_on().contains(&"note that an update is done"));
 
     scene.own.forget(Collection::Machines, "cp-2");
-    assert!(scene.goes_on().contains(&"hold the cluster while its control plane is updated"));
     assert!(scene.goes_on().contains(&"clear away the Job of an earlier update"));
     assert!(scene.goes_on().contains(&"begin the update of a control plane"));
     assert_eq!(scene.job()["metadata"]["name"], first["metadata"]["name"], "the same cause has the same name");
@@ -629,33 +631,63 @@ fn a_machine_that_is_lost_after_an_update_is_replaced_by_another_job() {
 }
 
 #[test]
-fn a_cluster_is_held_no_longer_than_its_job_is_at_work() {
-    let mut scene = settled().asks_for(NEW);
-    scene.goes_on();
-    scene.goes_on();
-    scene.job_ends("Complete");
-    let mut scene = scene.control_plane_is_new();
+fn a_cluster_is_held_as_long_as_anything_of_it_is_there() {
+    for before in [json!(null), json!(["drover.dev/control-plane-update"])] {
+        let mut scene = settled();
+        scene.tkc["metadata"]["finalizers"] = before;
+        assert_eq!(scene.goes_on(), ["hold a cluster until all of it has gone"]);
+        assert_eq!(scene.tkc["metadata"]["finalizers"], json!([FINALIZER]));
+        assert_eq!(scene.goes_on(), ["publish how far a cluster is"]);
+    }
+    let mut refused = settled().asks_for("v9.9.9");
+    refused.tkc["metadata"]["finalizers"] = Value::Null;
+    assert_eq!(refused.goes_on(), ["hold a cluster until all of it has gone"], "whatever is asked of it");
+}
 
+/// Nothing differs, and no Job is at work.
+#[test]
+fn a_cluster_that_rests_and_is_deleted_is_deleting_until_all_of_it_has_gone() {
+    let mut scene = settled();
+    scene.goes_on();
+    scene.tkc["metadata"]["deletionTimestamp"] = json!(noon().to_string());
+
+    assert_eq!(scene.goes_on(), ["publish how far a cluster is", "delete the Cluster of a cluster that goes"]);
+    assert_eq!((scene.phase(), scene.reasons()), ("deleting", vec![Reason::ClusterLeaves]));
+    let wait = scene.decide().waits.remove(0);
+    assert_eq!(wait.remedy.as_deref(), Some("drover why machine/default/cp-1"));
+    assert_eq!(wait.deadline, Some(scene.now + SignedDuration::from_mins(15)));
+    assert_eq!(scene.goes_on(), [""; 0], "its finalizer stays");
+
+    scene.own = Seen::default();
     assert_eq!(scene.goes_on(), ["hold the cluster no longer"]);
     assert_eq!(scene.tkc["metadata"]["finalizers"], json!([]));
 }
 
 #[test]
-fn a_cluster_that_is_deleted_takes_its_job_along_and_goes() {
+fn a_cluster_that_is_deleted_takes_its_job_along_first() {
     let mut scene = settled().asks_for(NEW);
-    scene.goes_on();
     scene.goes_on();
     scene.tkc["metadata"]["deletionTimestamp"] = json!(noon().to_string());
 
     assert_eq!(scene.goes_on(), ["publish how far a cluster is", "clear away the Job of a cluster that goes"]);
-    assert_eq!((scene.phase(), scene.reasons()), ("deleting", vec![]), "it is held no longer, and no Job begins");
-    assert_eq!(scene.goes_on(), ["hold the cluster no longer"]);
-    assert_eq!(scene.goes_on(), ["publish how far a cluster is"]);
-    assert_eq!(scene.reasons(), [Reason::ClusterLeaves]);
-    let wait = scene.decide().waits.remove(0);
-    assert_eq!(wait.remedy.as_deref(), Some("drover why machine/default/cp-1"));
-    assert_eq!(wait.deadline, Some(scene.now + SignedDuration::from_mins(15)));
-    assert_eq!(scene.goes_on(), [""; 0]);
+    assert!(scene.goes_on().contains(&"delete the Cluster of a cluster that goes"));
+}
+
+/// `kubectl delete --cascade=orphan`, and a Cluster that nobody's TanzuKubernetesCluster owns.
+#[test]
+fn a_cluster_that_is_to_stay_is_not_deleted_with_its_tanzu_kubernetes_cluster() {
+    type Change = fn(&mut Scene);
+    let cases: [Change; 2] = [
+        |scene| scene.tkc["metadata"]["finalizers"] = json!(["orphan", FINALIZER]),
+        |scene| scene.change(Collection::Clusters, "my-tkc", |one| one["metadata"]["ownerReferences"] = Value::Null),
+    ];
+    for change in cases {
+        let mut scene = settled();
+        scene.tkc["metadata"]["deletionTimestamp"] = json!(noon().to_string());
+        change(&mut scene);
+        assert_eq!(scene.goes_on(), ["hold the cluster no longer"]);
+        assert!(scene.own.get(Collection::Clusters, "my-tkc").is_some());
+    }
 }
 
 #[test]

@@ -43,6 +43,16 @@ fn a_lost_certificate_stops_everything_unless_there_is_a_copy() {
     scene.seen.forget(Collection::Secrets, "my-tkc-sa");
     assert_eq!(scene.goes().0, ["make Secret my-tkc-sa"]);
     assert_eq!(scene.get(Collection::Secrets, "my-tkc-sa")["data"], before);
+    assert_eq!(scene.get(Collection::Secrets, "my-tkc-sa")["type"], "Opaque");
+
+    scene.dialect = Dialect::V1beta1;
+    scene.seen.forget(Collection::Secrets, "my-tkc-sa");
+    scene.goes();
+    assert_eq!(
+        scene.get(Collection::Secrets, "my-tkc-sa")["type"],
+        "cluster.x-k8s.io/secret",
+        "as Cluster API makes it"
+    );
 }
 
 #[test]

@@ -190,10 +190,10 @@ fn what_cannot_be_done_is_not_asked_for() {
         order.check().map(|_| ())
     };
     let id = |id: &str| with(&|order| order.id = id.to_owned());
-    for good in ["7", "a", "a-1", "v1.16-b", &"a".repeat(40)] {
+    for good in ["7", "a", "a-1", "v1.16-b", &"a".repeat(253)] {
         assert_eq!(id(good), Ok(()), "{good}");
     }
-    for bad in ["-a", "a-", "A", "a_b", "a..b", ".a", "a.", &"a".repeat(41)] {
+    for bad in ["-a", "a-", "A", "a_b", "a..b", ".a", "a.", &"a".repeat(254)] {
         assert_eq!(id(bad), Err(OrderError::Id(bad.to_owned())));
     }
     assert_eq!(id(""), Err(OrderError::Missing("the upgrade id")));
@@ -204,6 +204,69 @@ fn what_cannot_be_done_is_not_asked_for() {
     assert_eq!(with(&|order| order.machine_timeout = SignedDuration::ZERO), Err(OrderError::Timeout));
     assert_eq!(with(&|order| order.namespace.clear()), Err(OrderError::Missing("the cluster's namespace")));
     assert_eq!(with(&|order| order.cluster.clear()), Err(OrderError::Missing("the cluster's name")));
+}
+
+/// Whatever a machine is given time for, nobody would make it.
+#[test]
+fn a_paused_cluster_ends_a_try_at_once_and_the_next_one_goes_on_from_there() {
+    type Pause = fn(&mut Scene);
+    let mark = json!({ "metadata": { "annotations": { "cluster.x-k8s.io/paused": "" } } });
+    let cases: [(Pause, &str, &str); 3] = [
+        (
+            |scene| change(scene, Collection::Clusters, "my-tkc", json!({ "spec": { "paused": true } })),
+            "Cluster default/my-tkc is paused (spec.paused)",
+            "drover upgrade resume cluster/default/my-tkc",
+        ),
+        (
+            |scene| {
+                let mark = json!({ "metadata": { "annotations": { "cluster.x-k8s.io/paused": "" } } });
+                change(scene, Collection::Clusters, "my-tkc", mark);
+            },
+            "Cluster default/my-tkc is paused (annotation",
+            "annotate cluster my-tkc cluster.x-k8s.io/paused-",
+        ),
+        (
+            |scene| {
+                let mark = json!({ "metadata": { "annotations": { "cluster.x-k8s.io/paused": "" } } });
+                change(scene, Collection::Machines, "b", mark);
+            },
+            "Machine/default/b is paused",
+            "annotate machine b cluster.x-k8s.io/paused-",
+        ),
+    ];
+    for (pause, sentence, remedy) in cases {
+        let mut scene = settled();
+        scene.dialect = Dialect::V1beta1;
+        pause(&mut scene);
+        let (done, end) = scene.goes();
+        assert_eq!((Scene::machines(done), end.as_str()), (Vec::new(), "fails: ClusterPaused"), "{sentence}");
+        let Next::Fail(failure) = scene.next() else { panic!("{sentence}") };
+        assert!(failure.sentence.starts_with(sentence) && failure.remedy.contains(remedy), "{failure}");
+        assert!(failure.note.is_none(), "no machine has failed");
+    }
+    let mut scene = settled();
+    scene.dialect = Dialect::V1beta1;
+    assert_eq!(scene.goes().1, "MachineProvisioning");
+    change(&mut scene, Collection::Clusters, "my-tkc", json!({ "spec": { "paused": true } }));
+    assert_eq!(scene.goes().1, "fails: ClusterPaused", "in the middle as well");
+    change(&mut scene, Collection::Clusters, "my-tkc", json!({ "spec": { "paused": false } }));
+    assert_eq!(scene.goes().1, "MachineProvisioning");
+    // The first version of Cluster API that is spoken here knows none of this.
+    let mut first = settled();
+    change(&mut first, Collection::Clusters, "my-tkc", mark);
+    assert_eq!(first.goes().1, "MachineProvisioning");
+}
+
+#[test]
+fn an_even_number_of_machines_is_said_and_no_reason_to_stop() {
+    let said = |scene: &Scene| scene.look(warnings);
+    let mut scene = settled();
+    assert_eq!(said(&scene), [""; 0]);
+    scene.seen.forget(Collection::Machines, "c");
+    let warning = said(&scene).remove(0);
+    assert!(warning.contains("has 2 machines: its etcd bears the loss of 0, as it does with 1"), "{warning}");
+    scene.order.replicas = Some(3);
+    assert_eq!(said(&scene), [""; 0], "it is asked for another already");
 }
 
 #[test]

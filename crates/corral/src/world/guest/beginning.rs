@@ -18,7 +18,7 @@ pub fn begin(machine: &Joining<'_>, configuration: &Value, now: Timestamp) -> Ve
     let mut asked = configuration.clone();
     // As kubeadm writes it down, whoever told it.
     asked["kubernetesVersion"] = json!(format!("v{}", machine.version));
-    let config = kubeadm_config(machine.version, &[], &asked);
+    let config = kubeadm_config(machine.version, machine.version, &[], &asked);
     let mut actions = Vec::new();
     actions.extend(made::<Namespace>(
         json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": etcd::NAMESPACE } }),

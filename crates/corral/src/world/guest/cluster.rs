@@ -2,7 +2,7 @@
 //! leads there, and the end of all that belongs to it.
 //!
 //! Models `controllers/cluster_controller*.go` of Cluster API 0.2.9, and the load balancer of vSphere with Kubernetes 7.0 as far as it
-//! takes time. A Cluster without infrastructure is left alone, as it is there; those that have been running for a while are such.
+//! takes time. A Cluster without infrastructure is left alone until it is deleted; those that have been running for a while are such.
 
 use std::time::Duration;
 
@@ -42,10 +42,13 @@ pub struct Scene<'a> {
 }
 
 pub fn reconcile(scene: &Scene<'_>, now: Timestamp) -> Steps {
+    if scene.cluster.metadata.deletion_timestamp.is_some() {
+        return end(scene);
+    }
     if scene.cluster.spec.as_ref().is_none_or(|spec| spec.infrastructure_ref.is_none()) {
         return Steps::default();
     }
-    if scene.cluster.metadata.deletion_timestamp.is_some() { end(scene) } else { tend(scene, now) }
+    tend(scene, now)
 }
 
 fn tend(scene: &Scene<'_>, now: Timestamp) -> Steps {

@@ -42,6 +42,29 @@ pub struct Joining<'a> {
     pub dies: bool,
 }
 
+/// What kubeadm says where it cannot read what a machine is to join with; cloud-init does not call it again.
+pub fn refuses(machine: &Joining<'_>, guest: &Direct, now: Timestamp) -> Option<String> {
+    let is_begun = guest.get::<Node>(None, machine.name).ok().flatten().is_some() || machine.begins.is_some();
+    if now < later(machine.since, BOOTING) || is_begun || !is_reachable(guest) {
+        return None;
+    }
+    let api = configuration(guest)["apiVersion"].as_str().unwrap_or_default().to_owned();
+    let (from, until) = match api.strip_prefix("kubeadm.k8s.io/")? {
+        "v1beta1" => (13, 22),
+        "v1beta2" => (15, 27),
+        "v1beta3" => (22, u32::MAX),
+        "v1beta4" => (31, u32::MAX),
+        _ => (0, 0),
+    };
+    (!(from..until).contains(&minor(machine.version))).then(|| {
+        format!(
+            "error execution phase preflight: unable to fetch the kubeadm-config ConfigMap: failed to decode cluster \
+             configuration data: no kind \"ClusterConfiguration\" is registered for version {api:?} in scheme \
+             \"k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm/scheme/scheme.go:31\""
+        )
+    })
+}
+
 /// None when it has joined.
 pub fn join(machine: &Joining<'_>, guest: &Direct, now: Timestamp) -> Option<Steps> {
     let booted = later(machine.since, BOOTING);
@@ -239,18 +262,18 @@ pub struct Images {
 /// Of all distributions.
 pub const IMAGES: Images = Images { etcd: "v3.3.15_vmware.6", coredns: "v1.6.2_vmware.6" };
 
-/// `kubeadm-config` of a cluster; `asked` is what it was begun with.
-pub fn kubeadm_config(version: &str, nodes: &[String], asked: &Value) -> Value {
-    let api = match minor(version) {
-        ..=14 => "v1beta1",
-        15..=21 => "v1beta2",
-        _ => "v1beta3",
+/// `kubeadm-config` of a cluster, as kubeadm of the version `begun` has written it; `asked` is what it was begun with.
+pub fn kubeadm_config(version: &str, begun: &str, nodes: &[String], asked: &Value) -> Value {
+    let (api, dns) = match minor(begun) {
+        ..=14 => ("v1beta1", json!({ "type": "CoreDNS" })),
+        15..=21 => ("v1beta2", json!({ "type": "CoreDNS" })),
+        _ => ("v1beta3", json!({})),
     };
     let mut configuration = json!({
         "apiServer": { "extraArgs": { "authorization-mode": "Node,RBAC" }, "timeoutForControlPlane": "4m0s" },
         "apiVersion": format!("kubeadm.k8s.io/{api}"), "certificatesDir": "/etc/kubernetes/pki",
         "clusterName": "kubernetes", "controlPlaneEndpoint": "192.0.2.1:6443",
-        "dns": { "type": "CoreDNS" }, "etcd": { "local": { "dataDir": "/var/lib/etcd" } },
+    "dns": dns, "etcd": { "local": { "dataDir": "/var/lib/etcd" } },
         "imageRepository": "vmware", "kind": "ClusterConfiguration", "kubernetesVersion": format!("v{version}"),
         "networking": { "dnsDomain": "cluster.local", "podSubnet": "192.168.0.0/16", "serviceSubnet": "10.96.0.0/12" },
     });

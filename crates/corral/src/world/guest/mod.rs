@@ -80,6 +80,17 @@ pub fn is_reachable(guest: &Direct) -> bool {
     members.has_quorum(guest) && members.0.iter().any(|member| !member.learner && well(&member.name))
 }
 
+/// The minor version of Kubernetes of the oldest machine that an API server runs on: any of them may answer.
+pub fn age(guest: &Direct) -> Option<u32> {
+    let nodes = guest.list::<Node>().ok()?;
+    let serves = |node: &&Node| {
+        let labels = node.metadata.labels.as_ref();
+        labels.is_some_and(|all| all.contains_key(join::MASTER) || all.contains_key(join::CONTROL_PLANE))
+    };
+    let version = |node: &Node| Some(join::minor(&node.status.as_ref()?.node_info.as_ref()?.kubelet_version));
+    nodes.iter().filter(serves).filter_map(version).min()
+}
+
 /// Whether a part of the control plane is well on a node.
 fn is_well(guest: &Direct, component: &str, node: &str) -> bool {
     let pod = guest.get::<Pod>(Some(SYSTEM), &format!("{component}-{node}")).ok().flatten();

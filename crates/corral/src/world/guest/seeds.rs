@@ -37,6 +37,8 @@ pub struct Guest {
     pub machines: usize,
     /// Of Kubernetes, without `v`.
     pub version: String,
+    /// The version that the cluster was begun in, if another: what kubeadm has written then is still there.
+    pub begun: Option<String>,
     /// Annotations of its Machines and their infrastructure, by the number of the machine, from 1; those that tell them what to do
     /// are in [`crate::world::annotations`].
     pub told: BTreeMap<usize, BTreeMap<String, String>>,
@@ -94,7 +96,7 @@ impl Guest {
         let mut guest = vec![
             namespaced(etcd::NAMESPACE),
             Members::of(&names, now).object(),
-            kubeadm_config(&self.version, &names, &self.images()),
+            kubeadm_config(&self.version, self.begun.as_ref().unwrap_or(&self.version), &names, &self.images()),
             kubelet_config_map(&self.version),
         ];
         for (number, name) in (1..).zip(&names) {
@@ -175,9 +177,11 @@ impl Guest {
                 })
             }
         };
+        let mut metadata = self.owned_metadata(&self.name, "Cluster");
+        metadata["finalizers"] = json!([drover_api::cluster_api::cluster::FINALIZER]);
         json!({
             "apiVersion": self.contract.api_version(), "kind": "Cluster",
-            "metadata": self.owned_metadata(&self.name, "Cluster"), "spec": spec, "status": status,
+            "metadata": metadata, "spec": spec, "status": status,
         })
     }
 

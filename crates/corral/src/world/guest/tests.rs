@@ -14,6 +14,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::{Value, json};
 
 use super::etcd::Members;
+use super::join::{Joining, refuses};
 use super::{Contract, Guest, is_reachable};
 use crate::apiserver::{ApiServer, Direct, Options};
 use crate::world::outcome::Action;
@@ -46,6 +47,7 @@ async fn cluster_by(contract: Contract, machines: usize) -> Both {
         name: "my-tkc".into(),
         machines,
         version: "1.15.5".into(),
+        begun: None,
         told: BTreeMap::new(),
         workers: None,
         contract,
@@ -303,4 +305,24 @@ async fn a_machine_of_v1beta1_boots_with_a_secret_tells_by_conditions_and_waits_
     both.passes(60).await;
     assert_eq!(both.machine("new"), None);
     assert_eq!(both.management.get::<Secret>(Some("default"), "new").unwrap(), None, "what it booted with goes along");
+}
+
+/// kubeadm of 1.27 reads no `v1beta2`.
+#[tokio::test(start_paused = true)]
+async fn a_machine_does_not_join_with_a_configuration_that_its_kubeadm_does_not_read() {
+    let both = cluster_of(1).await;
+    let joining = |version: &'static str| Joining {
+        name: "new",
+        version,
+        provider_id: "vsphere://new",
+        labels: &[],
+        is_worker: false,
+        begins: None,
+        since: "2026-01-01T00:00:00Z".parse().unwrap(),
+        dies: false,
+    };
+    let refused = |version: &'static str| refuses(&joining(version), &both.guest, both.clock.now());
+    assert_eq!(refused("1.26.15"), None);
+    let words = refused("1.27.16").unwrap();
+    assert!(words.contains("is registered for version \"kubeadm.k8s.io/v1beta2\" in scheme"), "{words}");
 }

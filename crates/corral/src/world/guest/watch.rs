@@ -18,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
 use super::infrastructure::{self, Course};
-use super::join::{Joining, join};
+use super::join::{Joining, join, refuses};
 use super::{CERTIFICATES, Steps, bootstrap, is_of_control_plane, is_reachable, machine, virtual_machine};
 use crate::apiserver::{Answer, Direct};
 use crate::world::agenda::{Key, Look};
@@ -36,6 +36,8 @@ const COUNTED: &str = "count/virtualmachines.vmoperator.vmware.com";
 
 /// In the status of a virtual machine: what boots on it has come to its end once.
 pub(super) const JOINED: &str = "joined";
+/// The last words of a kubeadm that has given up.
+pub(super) const CONSOLE: &str = "console";
 
 impl World {
     /// A Machine of a control plane, its config and its infrastructure have one name; those of workers do not, and name each other.
@@ -283,6 +285,15 @@ impl World {
             since,
             dies: own.metadata.annotations.as_ref().is_some_and(|told| told.get(JOIN).is_some_and(|how| how == DIES)),
         };
+        let said = own.status.as_ref().is_some_and(|status| status.rest.contains_key(CONSOLE));
+        if let Some(words) = refuses(&joining, guest, now).filter(|_| !said) {
+            let mut after = own.clone();
+            after.status.get_or_insert_default().rest.insert(CONSOLE.into(), json!(words));
+            return Steps::own(Action::change(own, &after).into_iter().collect());
+        }
+        if said {
+            return Steps::default();
+        }
         join(&joining, guest, now).unwrap_or_else(|| {
             let mut after = own.clone();
             after.status.get_or_insert_default().rest.insert(JOINED.into(), json!(true));

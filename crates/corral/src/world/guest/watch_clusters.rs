@@ -40,9 +40,9 @@ impl World {
             }
             ("cluster.x-k8s.io", "machines" | "machinedeployments") => {
                 for cluster in self.direct(CLUSTERS).list::<Cluster>().unwrap_or_default() {
-                    let has_infrastructure =
-                        cluster.spec.as_ref().is_some_and(|spec| spec.infrastructure_ref.is_some());
-                    if pods::namespace(&cluster.metadata) == key.0 && has_infrastructure {
+                    let is_tended = cluster.spec.as_ref().is_some_and(|spec| spec.infrastructure_ref.is_some())
+                        || cluster.metadata.deletion_timestamp.is_some();
+                    if pods::namespace(&cluster.metadata) == key.0 && is_tended {
                         self.soon(Look::GuestCluster((key.0.clone(), pods::name(&cluster.metadata).to_owned())));
                     }
                 }

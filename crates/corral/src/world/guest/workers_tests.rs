@@ -35,6 +35,7 @@ async fn two_workers() -> Both {
         name: "my-tkc".into(),
         machines: 1,
         version: "1.15.5".into(),
+        begun: None,
         told: BTreeMap::new(),
         workers: Some(2),
         contract: Contract::V1alpha2,

@@ -73,6 +73,16 @@ async fn a_kind_that_may_not_be_listed_is_noted_and_the_rest_is_read() {
     assert!(report.passed.contains(&"DRV-NODE-001"));
 }
 
+/// As Kubernetes 1.20 and before.
+#[tokio::test(start_paused = true)]
+async fn budgets_are_looked_for_where_old_servers_have_them() {
+    let (_, requests) = look(|path| path.starts_with("/apis/policy/v1/").then_some(StatusCode::NOT_FOUND)).await;
+
+    let budgets = requests.iter().filter(|(_, uri)| uri.contains("/poddisruptionbudgets"));
+    let paths: Vec<&str> = budgets.map(|(_, uri)| uri.split('?').next().unwrap()).collect();
+    assert_eq!(paths, ["/apis/policy/v1/poddisruptionbudgets", "/apis/policy/v1beta1/poddisruptionbudgets"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn products_that_are_not_installed_are_nothing_to_miss() {
     let (seen, requests) = look(|_| None).await;

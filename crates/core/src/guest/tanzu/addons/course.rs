@@ -9,11 +9,10 @@ use serde_json::{Value, json};
 
 use super::super::text;
 use super::inventory::{self, Entry, Inventory};
+use super::source::NEEDED;
 use super::{Addon, Order, Source, Standing, State, Told, Unread, corefile, guard, manifest, storage, taken_over};
 use crate::guest::wait::{Object, Side};
 
-/// Without these no machine becomes a Node: an image that stops bringing one is not rolled out.
-const NEEDED: [&str; 3] = [places::CNI, places::CSI, places::CLOUD_PROVIDER];
 /// They hold what belongs to others: never deleted.
 const KEPT: [&str; 4] = ["Namespace", "CustomResourceDefinition", "PersistentVolume", "PersistentVolumeClaim"];
 /// Others are made of them.
@@ -34,6 +33,8 @@ pub struct Observed {
     pub unread: BTreeSet<Unread>,
     /// Add-ons that something went wrong with, by id.
     pub failed: BTreeMap<String, String>,
+    /// The guest knows no server-side apply: Kubernetes before 1.16.
+    pub cannot_apply: bool,
 }
 
 /// A kind, as the guest serves it.
@@ -95,6 +96,8 @@ pub enum Deed {
     Adopt(Value),
     /// Server-side apply; `metadata.uid` and `metadata.resourceVersion` say to what.
     Apply(Value),
+    /// The whole object, where a guest cannot apply, guarded in the same way.
+    Update(Value),
     Delete {
         uid: String,
     },
@@ -106,8 +109,8 @@ impl Step {
         match (&self.deed, &self.addon) {
             (Deed::Delete { .. }, _) => "delete what an add-on no longer contains",
             (Deed::Adopt(_), _) => "manage what was created for an add-on",
-            (Deed::Create(_) | Deed::Apply(_), None) => "remember what add-ons consist of",
-            (Deed::Create(_) | Deed::Apply(_), Some(_)) => "apply an add-on",
+            (Deed::Create(_) | Deed::Apply(_) | Deed::Update(_), None) => "remember what add-ons consist of",
+            (Deed::Create(_) | Deed::Apply(_) | Deed::Update(_), Some(_)) => "apply an add-on",
         }
     }
 }
@@ -145,7 +148,7 @@ pub fn course(order: &Order, observed: &Observed) -> Course {
     let mut told = Told { key: order.key.clone(), answered: true, ..Told::default() };
     let mut steps = Vec::new();
     for addon in &order.addons {
-        let (own, state, passing) = apply(addon, observed, &remembered);
+        let (own, state, passing) = apply(order, addon, observed, &remembered);
         steps.extend(own);
         told.again |= passing;
         let standing = Standing { name: addon.name.clone(), version: addon.version.clone(), state };
@@ -178,7 +181,7 @@ pub fn unreadable(order: &Order, why: &str) -> Told {
         let state = match &addon.source {
             Source::Broken(why) => State::Error(why.clone()),
             Source::None(why) => State::Unmanaged(why.clone()),
-            Source::Objects(_) | Source::Change(_) => State::Error(why.to_owned()),
+            Source::Objects(_) | Source::Default(_) | Source::Change(_) => State::Error(why.to_owned()),
         };
         let standing = Standing { name: addon.name.clone(), version: addon.version.clone(), state };
         told.standing.insert(addon.place.clone(), standing);
@@ -206,7 +209,7 @@ pub(super) fn remedy(order: &Order, code: Option<u16>) -> String {
 impl Addon {
     pub(super) fn manifests(&self) -> &[Value] {
         match &self.source {
-            Source::Objects(objects) => objects,
+            Source::Objects(objects) | Source::Default(objects) => objects,
             Source::Change(object) => std::slice::from_ref(object),
             Source::Broken(_) | Source::None(_) => &[],
         }
@@ -235,12 +238,17 @@ pub fn placed(observed: &Observed, mut object: Object) -> Result<Object, String>
 }
 
 /// The steps of one add-on, how it stands, and whether that may pass by itself.
-fn apply(addon: &Addon, observed: &Observed, remembered: &Inventory) -> (Vec<Step>, State, bool) {
+fn apply(order: &Order, addon: &Addon, observed: &Observed, remembered: &Inventory) -> (Vec<Step>, State, bool) {
     if let Some(why) = another_network(addon, remembered) {
         return (Vec::new(), State::Error(why), false);
     }
     let manifests = match &addon.source {
         Source::Broken(why) => return (Vec::new(), State::Error(why.clone()), false),
+        // An image that stops bringing one of these is not rolled out.
+        Source::None(why) if NEEDED.contains(&addon.place.as_str()) && order.had.contains(&addon.id) => {
+            let why = format!("{why}, and those of the machines that run have it; ask for a version that brings it");
+            return (Vec::new(), State::Error(why), false);
+        }
         Source::None(why) if NEEDED.contains(&addon.place.as_str()) && remembered.contains_key(&addon.id) => {
             let why = format!(
                 "{why}, and it is applied in an earlier version; ask for a version that brings it, or take {} out of {}",
@@ -254,9 +262,19 @@ fn apply(addon: &Addon, observed: &Observed, remembered: &Inventory) -> (Vec<Ste
             let object = Object::of(Side::Guest, change);
             if matches!(observed.objects.get(&object), Some(None)) {
                 let why = format!("{object} is not there, which kubeadm makes");
+                if order.creates {
+                    return (Vec::new(), State::Pending, true);
+                }
                 return (Vec::new(), State::Unmanaged(why), false);
             }
             std::slice::from_ref(change)
+        }
+        Source::Default(objects) => {
+            let unknown = objects.iter().find_map(|one| placed(observed, Object::of(Side::Guest, one)).err());
+            match unknown.filter(|_| objects.iter().all(|one| !observed.is_undiscovered(text(&one["apiVersion"])))) {
+                Some(why) => return (Vec::new(), State::Unmanaged(why), false),
+                None => objects.as_slice(),
+            }
         }
         Source::Objects(objects) => objects.as_slice(),
     };
@@ -274,7 +292,7 @@ fn apply(addon: &Addon, observed: &Observed, remembered: &Inventory) -> (Vec<Ste
     let (mut steps, mut lost) = (Vec::new(), None);
     for one in ordered {
         match placed(observed, Object::of(Side::Guest, one)) {
-            Ok(object) => steps.extend(step(addon, observed, object, one)),
+            Ok(object) => steps.extend(step(order, addon, observed, object, one)),
             Err(why) => lost = lost.or(Some(why)),
         }
     }
@@ -293,7 +311,8 @@ fn configured(addon: &Addon, observed: &Observed) -> Result<Option<Step>, String
     let object = corefile::object();
     let Some(live) = observed.live(&object).filter(|_| addon.place == places::DNS) else { return Ok(None) };
     let wanted = corefile::wanted(live, &addon.version)?;
-    Ok(wanted.map(|map| Step { addon: Some(addon.id.clone()), object, deed: guard::written(Some(live), map) }))
+    let deed = |map: Value| written(observed, Some(live), map, &[]);
+    Ok(wanted.map(|map| Step { addon: Some(addon.id.clone()), object, deed: deed(map) }))
 }
 
 /// Two networks would take the pods of a Node from each other.
@@ -307,9 +326,10 @@ fn another_network(addon: &Addon, remembered: &Inventory) -> Option<String> {
     ))
 }
 
-fn step(addon: &Addon, observed: &Observed, object: Object, wanted: &Value) -> Option<Step> {
+fn step(order: &Order, addon: &Addon, observed: &Observed, object: Object, wanted: &Value) -> Option<Step> {
     let live = observed.live(&object);
-    let is_kept = |live: &Value| manifest::holds(live, wanted) || storage::is_anothers(addon, live);
+    let stays = matches!(addon.source, Source::Default(_));
+    let is_kept = |live: &Value| stays || manifest::holds(live, wanted) || storage::is_anothers(addon, live);
     if observed.applied.contains(&object) || live.is_some_and(is_kept) {
         return None;
     }
@@ -319,7 +339,16 @@ fn step(addon: &Addon, observed: &Observed, object: Object, wanted: &Value) -> O
     } else if let Some(metadata) = body["metadata"].as_object_mut() {
         metadata.remove("namespace");
     }
-    Some(Step { addon: Some(addon.id.clone()), object, deed: guard::written(live, body) })
+    let before: Vec<&Value> = order.earlier.iter().filter(|one| manifest::is_same(one, wanted)).collect();
+    Some(Step { addon: Some(addon.id.clone()), object, deed: written(observed, live, body, &before) })
+}
+
+/// What comes next on the way to `wanted`, as the guest can do it. `before` is what was written there before.
+fn written(observed: &Observed, live: Option<&Value>, wanted: Value, before: &[&Value]) -> Deed {
+    match observed.cannot_apply || live.is_some_and(guard::is_untracked) {
+        true => guard::written_whole(live, wanted, before),
+        false => guard::written(live, wanted),
+    }
 }
 
 /// What remembers all that is applied, if it says something else.
@@ -332,7 +361,8 @@ fn remember(order: &Order, observed: &Observed, wanted: &Inventory) -> Option<St
     if is_there || !order.addons.iter().any(applies) {
         return None;
     }
-    let deed = guard::written(live, inventory::written(wanted));
+    let before = json!({ "data": live.map_or(&Value::Null, |live| &live["data"]) });
+    let deed = written(observed, live, inventory::written(wanted), &[&before]);
     Some(Step { addon: None, object, deed })
 }
 

@@ -9,6 +9,7 @@ use drover_api::marks::FIELD_MANAGER;
 use serde_json::{Value, json};
 
 use super::Deed;
+use super::merged::merged;
 
 /// Operations of `metadata.managedFields`.
 const UPDATE: &str = "Update";
@@ -23,11 +24,29 @@ pub fn written(live: Option<&Value>, mut wanted: Value) -> Deed {
             { "op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"] },
         ]));
     }
-    // The version alone would let an apply bring back what is gone.
+    tie(&mut wanted, live);
+    Deed::Apply(wanted)
+}
+
+/// Nobody has noted who manages which field, as before Kubernetes 1.16: a server that knows apply would take all of it for others', and
+/// what a newer manifest drops would stay.
+pub fn is_untracked(live: &Value) -> bool {
+    live["metadata"]["managedFields"].as_array().is_none_or(Vec::is_empty)
+}
+
+/// The same for a guest that cannot apply, or an object that it has kept since then. `before` is what was written there before.
+pub fn written_whole(live: Option<&Value>, wanted: Value, before: &[&Value]) -> Deed {
+    let Some(live) = live else { return Deed::Create(wanted) };
+    let mut whole = merged(live, &wanted, before);
+    tie(&mut whole, live);
+    Deed::Update(whole)
+}
+
+/// To that very version of that very object: the version alone would let a write bring back what is gone.
+fn tie(wanted: &mut Value, live: &Value) {
     for field in ["resourceVersion", "uid"] {
         wanted["metadata"][field] = live["metadata"][field].clone();
     }
-    Deed::Apply(wanted)
 }
 
 /// The managers, with all that was created by us among what was applied by us; none if they are so already.
@@ -81,6 +100,17 @@ mod tests {
         let live = live(json!([entry("drover", APPLY, json!({})), entry("kubectl", UPDATE, json!({}))]));
         let Deed::Apply(body) = written(Some(&live), json!({ "metadata": { "name": "a" } })) else { panic!() };
         assert_eq!(body["metadata"], json!({ "name": "a", "uid": "u", "resourceVersion": "7" }));
+    }
+
+    #[test]
+    fn what_is_written_whole_is_tied_to_it_as_well_whatever_was_written_before() {
+        let before = json!({ "metadata": { "name": "a", "uid": "u", "resourceVersion": "3" } });
+        let Deed::Update(body) =
+            written_whole(Some(&live(json!([]))), json!({ "metadata": { "name": "a" } }), &[&before])
+        else {
+            panic!()
+        };
+        assert_eq!((&body["metadata"]["uid"], &body["metadata"]["resourceVersion"]), (&json!("u"), &json!("7")));
     }
 
     #[test]

@@ -9,6 +9,8 @@ mod course;
 mod guard;
 mod inventory;
 mod manifest;
+mod merged;
+mod psp;
 mod source;
 mod storage;
 mod taken_over;
@@ -18,7 +20,7 @@ pub use course::{Course, Deed, Observed, Served, Step, course, needs, refused, u
 pub(crate) use manifest::objects;
 pub use unread::Unread;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::cluster_api::labels::CLUSTER_NAME;
 use drover_api::tanzu::tanzu_kubernetes_cluster::addon_states::{APPLIED, ERROR, PENDING, UNMANAGED};
@@ -26,7 +28,7 @@ use drover_api::tanzu::tanzu_kubernetes_cluster::addons as places;
 use serde_json::{Value, json};
 
 use super::distribution::Distribution;
-use super::{Reason, View, Wait, belongs_to, text};
+use super::{Held, Reason, View, Wait, belongs_to, creation, text};
 use crate::guest::seen::Collection;
 use crate::guest::wait::{Object, Side};
 
@@ -43,6 +45,12 @@ pub struct Order {
     pub old: Option<Object>,
     /// What the images of other machines bring of these add-ons, and this one does not.
     pub before: Vec<Before>,
+    /// What they bring of the objects that this one brings, too.
+    pub earlier: Vec<Value>,
+    /// The add-ons that the images of other machines bring.
+    pub had: BTreeSet<String>,
+    /// The cluster is being made: what kubeadm makes may not be there yet.
+    pub creates: bool,
     /// What leads to the guest.
     pub kubeconfig: Object,
 }
@@ -71,6 +79,8 @@ pub struct Addon {
 pub enum Source {
     /// These objects.
     Objects(Vec<Value>),
+    /// These where they are missing; what is there stays as it is. Nothing where the guest knows no such kind.
+    Default(Vec<Value>),
     /// A change of an object that is there already.
     Change(Value),
     /// What is wrong with it.
@@ -143,11 +153,16 @@ pub fn order(view: &View<'_>, distribution: &Distribution) -> Option<Order> {
     let key = key(view, distribution)?;
     let image = view.global.get(Collection::Images, &distribution.image)?;
     let addons = source::all(view, distribution, image);
+    let (before, earlier) = taken_over::before(view, distribution, &addons);
+    let had = taken_over::brought_before(view, distribution);
     Some(Order {
         key,
         distribution: distribution.version.clone(),
         label: distribution.label(),
-        before: taken_over::before(view, distribution, &addons),
+        before,
+        earlier,
+        had,
+        creates: creation::is_due(view),
         addons,
         old: old(view, distribution),
         kubeconfig: view.kubeconfig(),
@@ -168,6 +183,13 @@ fn key(view: &View<'_>, distribution: &Distribution) -> Option<String> {
 fn told<'a>(view: &View<'a>, distribution: &Distribution) -> Option<&'a Told> {
     let key = key(view, distribution)?;
     view.addons.filter(|told| told.key == key)
+}
+
+/// Refuses a new cluster whose machines would never become Nodes, for want of an add-on that each needs.
+pub fn refuse_incomplete(view: &View<'_>, distribution: &Distribution) -> Held<()> {
+    let Some(image) = view.global.get(Collection::Images, &distribution.image) else { return Ok(()) };
+    let Some((object, why, remedy)) = source::lacking(view, image) else { return Ok(()) };
+    Err(Box::new(view.wait(object, Reason::ImageInvalid, why).with_remedy(remedy)))
 }
 
 /// The guest has not been asked for what is wanted now.

@@ -6,12 +6,17 @@ use drover_api::vm_operator::virtual_machine_image::annotations::ADDON_PREFIX;
 use serde_json::{Value, json};
 
 use super::super::distribution::Distribution;
-use super::super::{View, text};
-use super::{Addon, Source, manifest, storage};
+use super::super::{View, creation, text};
+use super::{Addon, Source, manifest, psp, storage};
 use crate::guest::seen::Collection;
 use crate::guest::wait::{Object, Side};
 
 const SYSTEM: &str = "kube-system";
+/// Without these no machine becomes a Node.
+pub const NEEDED: [&str; 3] = [places::CNI, places::CSI, places::CLOUD_PROVIDER];
+
+/// What helps where an image is not as it should be.
+const AGAIN: &str = "synchronise the content library again, or ask for another version";
 
 /// All of them: those of `status.addons`, and whatever else the image brings.
 pub fn all(view: &View<'_>, distribution: &Distribution, image: &Value) -> Vec<Addon> {
@@ -35,6 +40,13 @@ pub fn all(view: &View<'_>, distribution: &Distribution, image: &Value) -> Vec<A
             false => brought(distribution, image, place, name),
         });
     }
+    for addon in all.iter_mut().filter(|addon| matches!(addon.source, Source::None(_))) {
+        if addon.place == places::PSP {
+            addon.source = psp::policies(distribution);
+        } else if let Some(why) = lacks(view, image, &addon.place, &addon.id).filter(|_| creation::is_due(view)) {
+            addon.source = Source::Broken(why);
+        }
+    }
     let known = [names::STORAGE, names::CLOUD_PROVIDER, names::PSP, names::AUTHSVC];
     let annotations = image["metadata"]["annotations"].as_object().into_iter().flatten();
     let others = annotations.filter_map(|(key, _)| key.strip_prefix(ADDON_PREFIX));
@@ -42,6 +54,32 @@ pub fn all(view: &View<'_>, distribution: &Distribution, image: &Value) -> Vec<A
     all.extend(others.map(|name| brought(distribution, image, name, name)));
     all.extend(storage::classes(view, distribution));
     all
+}
+
+/// What a new cluster needs and the image does not bring: the object to blame, why, and what helps.
+pub fn lacking(view: &View<'_>, image: &Value) -> Option<(Object, String, &'static str)> {
+    let needed =
+        [(places::CNI, network(view)), (places::CSI, names::STORAGE), (places::CLOUD_PROVIDER, names::CLOUD_PROVIDER)];
+    let why = needed.into_iter().find_map(|(place, id)| lacks(view, image, place, id))?;
+    Some((Object::of(Side::Management, image), why, AGAIN))
+}
+
+/// Why no machine would become a Node of a cluster that is made of this image.
+fn lacks(view: &View<'_>, image: &Value, place: &str, id: &str) -> Option<String> {
+    let key = format!("{ADDON_PREFIX}{id}");
+    let annotations = &image["metadata"]["annotations"];
+    if !NEEDED.contains(&place) || annotations[&key].is_string() {
+        return None;
+    }
+    let object = Object::of(Side::Management, image);
+    let is_chosen = place == places::CNI && !text(&view.tkc["spec"]["settings"]["network"]["cni"]["name"]).is_empty();
+    let others = names::NETWORKS.iter().filter(|name| annotations[format!("{ADDON_PREFIX}{name}")].is_string());
+    let others: Vec<&str> = others.copied().collect();
+    let chosen = match is_chosen && !others.is_empty() {
+        true => format!("; spec.settings.network.cni.name may be {}", others.join(" or ")),
+        false => String::new(),
+    };
+    Some(format!("{object} has no annotation {key}: without {place} no machine becomes a Node{chosen}"))
 }
 
 /// What an add-on is called before anything is known of it.
@@ -96,8 +134,7 @@ fn brought(distribution: &Distribution, image: &Value, place: &str, id: &str) ->
             addon.source = Source::Objects(shaped.collect());
         }
         Err(flaw) => {
-            let remedy = "synchronise the content library again, or ask for another version";
-            addon.source = Source::Broken(format!("{object}: annotation {key} {flaw}; {remedy}"));
+            addon.source = Source::Broken(format!("{object}: annotation {key} {flaw}; {AGAIN}"));
         }
     }
     addon

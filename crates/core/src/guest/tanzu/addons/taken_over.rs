@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use drover_api::marks::ADDON;
 use drover_api::vm_operator::virtual_machine_image::annotations::ADDON_PREFIX;
+use serde_json::Value;
 
 use super::super::distribution::{self, Distribution};
 use super::super::{View, text};
@@ -17,31 +18,48 @@ use super::{Addon, Before, Order, Source, manifest};
 use crate::guest::seen::Collection;
 use crate::guest::wait::{Object, Side};
 
-/// What the images of other machines of the cluster bring of these add-ons and these do not contain.
-pub fn before(view: &View<'_>, distribution: &Distribution, addons: &[Addon]) -> Vec<Before> {
+/// The names of the images that machines of the cluster were made of.
+fn images<'a>(view: &View<'a>) -> BTreeSet<&'a str> {
     let infrastructure = view.machines(true).chain(view.machines(false)).filter_map(|machine| {
         let reference = &machine["spec"]["infrastructureRef"];
         let key = format!("{}/{}", text(&reference["kind"]), text(&reference["name"]));
         view.own.get(Collection::Infrastructure, &key)
     });
-    let images: BTreeSet<&str> = infrastructure.map(|one| text(&one["spec"]["imageName"])).collect();
-    let mut before = Vec::new();
-    for name in images.into_iter().filter(|name| *name != distribution.image) {
+    infrastructure.map(|one| text(&one["spec"]["imageName"])).collect()
+}
+
+/// What the images of other machines of the cluster bring of these add-ons: what these do not contain, and what they contain in another form.
+pub fn before(view: &View<'_>, distribution: &Distribution, addons: &[Addon]) -> (Vec<Before>, Vec<Value>) {
+    let (mut before, mut earlier) = (Vec::new(), Vec::new());
+    for name in images(view).into_iter().filter(|name| *name != distribution.image) {
         let Some(image) = view.global.get(Collection::Images, name) else { continue };
         let Some(version) = distribution::version_of(image) else { continue };
         for addon in addons {
             let Source::Objects(contained) = &addon.source else { continue };
             let said = image["metadata"]["annotations"][format!("{ADDON_PREFIX}{}", addon.id)].as_str();
             let Some(Ok(brought)) = said.map(manifest::read) else { continue };
-            let is_left = |one: &serde_json::Value| !contained.iter().any(|known| manifest::is_same(known, one));
-            before.extend(brought.objects.into_iter().filter(is_left).map(|manifest| Before {
+            let is_contained = |one: &Value| contained.iter().any(|known| manifest::is_same(known, one));
+            let (kept, left): (Vec<Value>, Vec<Value>) = brought.objects.into_iter().partition(is_contained);
+            earlier.extend(kept);
+            before.extend(left.into_iter().map(|manifest| Before {
                 addon: addon.id.clone(),
                 distribution: version.to_owned(),
                 manifest,
             }));
         }
     }
-    before
+    (before, earlier)
+}
+
+/// The names of the add-ons that they bring, whether or not those can be read.
+pub fn brought_before(view: &View<'_>, distribution: &Distribution) -> BTreeSet<String> {
+    let images = images(view).into_iter().filter(|name| *name != distribution.image);
+    let images = images.filter_map(|name| view.global.get(Collection::Images, name));
+    let names = |image: &Value| {
+        let annotations = image["metadata"]["annotations"].as_object().into_iter().flatten();
+        annotations.filter_map(|(key, _)| key.strip_prefix(ADDON_PREFIX).map(str::to_owned)).collect::<Vec<_>>()
+    };
+    images.flat_map(names).collect()
 }
 
 /// Those that may have to be remembered: of add-ons of which nothing is.

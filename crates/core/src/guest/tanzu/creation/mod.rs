@@ -51,6 +51,11 @@ fn begun_in<'a>(view: &View<'a>) -> Option<&'a str> {
     view.annotation(CREATION).filter(|said| *said != CREATION_DONE)
 }
 
+/// Parts of it may be there already.
+pub fn has_begun(view: &View<'_>) -> bool {
+    begun_in(view).is_some()
+}
+
 /// Whether it was there once, whoever made it: its status tells, or something of it is still there.
 fn has_lived(view: &View<'_>) -> bool {
     let status = &view.tkc["status"];
@@ -114,6 +119,7 @@ pub fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
     found.moves = true;
     if begun_in(view) != Some(distribution.version.as_str()) {
         // What cannot be generated, or made, is refused before anything is there.
+        addons::refuse_incomplete(view, &distribution)?;
         classes::refuse(view)?;
         machine(view, &distribution, &defaults, &manifests::machine_name(view, 0), None)?;
         manifests::workers(view, &distribution, &Wanted::of_workers(view, &distribution, &defaults))

@@ -107,6 +107,38 @@ fn what_nobody_brings_is_unmanaged_and_holds_up_nothing() {
     assert_eq!(scene.tkc["status"]["addons"]["cni"]["status"], "applied");
 }
 
+/// As the original shows it: `psp: { name: defaultpsp, status: applied, version: v1.15.5+vmware.1-guest.1 }`.
+#[test]
+fn the_policies_of_every_cluster_are_made_where_they_are_missing_and_stay_as_they_are_elsewhere() {
+    let scene = settled();
+    let mut guest = Paper::of(OLD);
+    guest.has_policies = true;
+    let theirs = json!({
+        "apiVersion": "policy/v1beta1", "kind": "PodSecurityPolicy",
+        "metadata": { "name": "vmware-system-privileged" }, "spec": { "privileged": false },
+    });
+    guest.put(theirs);
+
+    let (done, told) = guest.follows(&scene.order());
+
+    let psp = &told.standing["psp"];
+    assert_eq!((psp.name.as_str(), psp.version.as_str(), &psp.state), ("defaultpsp", OLD, &State::Applied));
+    assert!(done.contains(&"apply PodSecurityPolicy/vmware-system-restricted".to_owned()), "{done:?}");
+    assert!(done.contains(&"apply ClusterRole/psp:vmware-system-privileged".to_owned()), "{done:?}");
+    assert_eq!(guest.get("PodSecurityPolicy/vmware-system-privileged")["spec"], json!({ "privileged": false }));
+    assert_eq!(guest.follows(&scene.order()).0, [""; 0]);
+    // What nobody remembers nobody takes away.
+    assert!(!guest.get(INVENTORY)["data"].to_string().contains("vmware-system"));
+}
+
+#[test]
+fn a_guest_without_policies_needs_none() {
+    let (_, told) = Paper::of(OLD).follows(&settled().order());
+    assert!(
+        matches!(&told.standing["psp"].state, State::Unmanaged(why) if why.contains("serves no PodSecurityPolicy"))
+    );
+}
+
 #[test]
 fn an_authsvc_that_machines_apply_themselves_is_not_taken_over() {
     let mut scene = settled();

@@ -1,14 +1,61 @@
 //! The creation of a cluster that was never there.
 
+use super::super::addons::State;
+use super::paper::{PREFIX, Paper, inline};
 use super::*;
 
 /// The TanzuKubernetesCluster alone: a control plane of three machines, two workers.
 fn new() -> Scene {
     let mut scene = settled();
     scene.own = Seen::default();
+    scene.tkc["metadata"]["finalizers"] = Value::Null;
     scene.tkc["spec"]["topology"]["controlPlane"]["count"] = json!(3);
     scene.tkc["status"] = Value::Null;
+    for (distribution, addon) in
+        [(OLD, "pvcsi"), (OLD, "vmware-guest-cluster"), (NEW, "pvcsi"), (NEW, "vmware-guest-cluster")]
+    {
+        scene.brings(distribution, addon, &inline(&CALICO.replace("calico", addon)));
+    }
     scene
+}
+
+/// Without network, storage or cloud provider no machine would ever be a Node that is ready.
+#[test]
+fn an_image_that_lacks_what_every_machine_needs_is_refused_before_anything_is_made() {
+    for (lacks, place) in [("calico", "cni"), ("pvcsi", "csi"), ("vmware-guest-cluster", "cloudprovider")] {
+        let mut scene = new();
+        let mut image = scene.global.get(Collection::Images, &image_name(OLD)).unwrap().clone();
+        image["metadata"]["annotations"].as_object_mut().unwrap().remove(&format!("{PREFIX}{lacks}"));
+        scene.put(Collection::Images, image);
+
+        let decision = scene.decide();
+
+        assert!(decision.writes.iter().all(|write| write.object == scene.view(None).object()), "{lacks}");
+        let wait = &decision.waits[0];
+        assert_eq!((wait.reason, wait.subject.kind.as_str()), (Reason::ImageInvalid, "VirtualMachineImage"));
+        assert!(wait.sentence.contains(&format!("without {place} no machine becomes a Node")), "{}", wait.sentence);
+        assert!(wait.remedy.as_ref().unwrap().contains("ask for another version"));
+        scene.goes_on();
+        assert_eq!(scene.phase(), "failed");
+    }
+    let mut scene = new();
+    scene.tkc["spec"]["settings"]["network"]["cni"]["name"] = json!("antrea");
+    let said = scene.decide().waits.remove(0).sentence;
+    assert!(said.ends_with("spec.settings.network.cni.name may be calico"), "{said}");
+}
+
+/// kubeadm makes them a moment after its API server answers.
+#[test]
+fn what_kubeadm_has_not_made_yet_is_waited_for() {
+    let mut scene = new();
+    scene.settles();
+    scene.masters_join(true);
+
+    let (_, told) = Paper::of(OLD).follows(&scene.order());
+
+    assert_eq!((&told.standing["dns"].state, &told.standing["proxy"].state), (&State::Pending, &State::Pending));
+    assert!(told.again);
+    assert_eq!(told.standing["csi"].state, State::Applied);
 }
 
 impl Scene {
@@ -91,6 +138,7 @@ fn the_first_machine_begins_the_control_plane_alone() {
 
     let expected = [
         "begin to make a cluster",
+        "hold a cluster until all of it has gone",
         "make the infrastructure of a cluster",
         "make a cluster",
         "make the infrastructure of a machine",

@@ -292,7 +292,7 @@ fn an_update_that_was_called_off_is_put_right_although_no_machine_differs() {
     let flag = json!({ "op": "remove", "path": "/apiServer/extraArgs/profiling" });
     assert!(scene.list("kubeadm-configmap-patches").contains(&flag));
     scene.job_ends("Complete");
-    assert_eq!(scene.goes_on(), ["hold the cluster no longer"], "its marks are seen to go later");
+    assert!(!scene.goes_on().contains(&"begin the update of a control plane"), "its marks are seen to go later");
 }
 
 #[test]

@@ -147,6 +147,18 @@ fn an_image_that_stops_bringing_what_machines_need_is_not_rolled_out() {
     assert!(error_of(&told, "cni").contains("ask for a version that brings it"));
 }
 
+/// Others have applied it there: nothing of it is remembered.
+#[test]
+fn an_image_that_lacks_what_that_of_the_machines_brings_is_not_rolled_out_either() {
+    let mut scene = settled();
+    scene.brings(OLD, "pvcsi", &inline(&CALICO.replace("calico", "pvcsi")));
+    let scene = scene.asks_for(NEW);
+
+    let (_, told) = Paper::of(OLD).follows(&scene.order());
+
+    assert!(error_of(&told, "csi").ends_with("ask for a version that brings it"));
+}
+
 #[test]
 fn an_old_node_without_a_machine_is_named_when_nothing_else_is_waited_for() {
     let mut scene = settled();

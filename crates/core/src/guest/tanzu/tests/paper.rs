@@ -21,6 +21,10 @@ pub struct Paper {
     pub refuses: BTreeSet<String>,
     /// Versions and names that it cannot read.
     pub hides: BTreeSet<String>,
+    /// It is of before Kubernetes 1.16.
+    pub cannot_apply: bool,
+    /// It knows PodSecurityPolicies.
+    pub has_policies: bool,
     revision: u64,
 }
 
@@ -35,6 +39,10 @@ impl Paper {
             "v1" => &[("ConfigMap", "configmaps", true), ("Namespace", "namespaces", false)],
             "apps/v1" => &[("Deployment", "deployments", true), ("DaemonSet", "daemonsets", true)],
             "storage.k8s.io/v1" => &[("StorageClass", "storageclasses", false)],
+            "policy/v1beta1" if self.has_policies => &[("PodSecurityPolicy", "podsecuritypolicies", false)],
+            "rbac.authorization.k8s.io/v1" => {
+                &[("ClusterRole", "clusterroles", false), ("RoleBinding", "rolebindings", true)]
+            }
             "apiextensions.k8s.io/v1" => &[("CustomResourceDefinition", "customresourcedefinitions", false)],
             _ => &[],
         };
@@ -126,7 +134,11 @@ impl Paper {
                 observed.objects.insert(object.clone(), self.objects.get(object).cloned());
                 None
             }
-            Deed::Create(body) | Deed::Apply(body) => {
+            Deed::Apply(_) if self.cannot_apply => {
+                observed.cannot_apply = true;
+                None
+            }
+            Deed::Create(body) | Deed::Apply(body) | Deed::Update(body) => {
                 let live = self.objects.get(object);
                 let is_created = matches!(step.deed, Deed::Create(_));
                 assert_eq!(is_created, live.is_none(), "what is not there is created, and nothing else: {object}");
@@ -135,9 +147,11 @@ impl Paper {
                     assert_eq!(body["metadata"][field], guard, "{object}");
                 }
                 let mut body = body.clone();
-                let operation = if is_created { "Update" } else { "Apply" };
-                body["metadata"]["managedFields"] =
-                    json!([{ "manager": "drover", "operation": operation, "fieldsV1": {} }]);
+                let operation = if matches!(step.deed, Deed::Apply(_)) { "Apply" } else { "Update" };
+                if !self.cannot_apply {
+                    body["metadata"]["managedFields"] =
+                        json!([{ "manager": "drover", "operation": operation, "fieldsV1": {} }]);
+                }
                 self.put(body.clone());
                 observed.objects.insert(object.clone(), self.objects.get(object).cloned());
                 observed.applied.insert(object.clone());

@@ -52,6 +52,10 @@ impl Story {
 fn the_story_of_a_new_cluster() {
     let mut scene = settled();
     scene.own = Seen::default();
+    scene.tkc["metadata"]["finalizers"] = Value::Null;
+    for addon in ["pvcsi", "vmware-guest-cluster"] {
+        scene.brings(OLD, addon, &super::paper::inline(&CALICO.replace("calico", addon)));
+    }
     scene.tkc["spec"]["topology"]["controlPlane"]["count"] = json!(3);
     scene.tkc["status"] = Value::Null;
     let mut story = Story::of(scene);

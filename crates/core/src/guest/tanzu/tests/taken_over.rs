@@ -52,6 +52,34 @@ fn what_others_applied_and_a_newer_manifest_no_longer_contains_goes_after_the_la
     assert_eq!(told.left, [""; 0]);
 }
 
+/// Kubernetes 1.15 knows no server-side apply, and 1.16 takes what is there from before for what others have set.
+#[test]
+fn what_nobody_noted_the_managers_of_is_written_whole_and_keeps_what_others_have_set() {
+    for cannot_apply in [true, false] {
+        writes_whole(cannot_apply);
+    }
+}
+
+fn writes_whole(cannot_apply: bool) {
+    let (mut scene, mut guest) = come_to();
+    let manifest = |data: &str| {
+        format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{ name: calico, namespace: kube-system }}\ndata: {data}\n")
+    };
+    scene.brings(OLD, "calico", &inline(&manifest("{ mtu: '1440', typha: none }")));
+    scene.brings(NEW, "calico", &inline(&manifest("{ mtu: '1500' }")));
+    guest.cannot_apply = cannot_apply;
+    let mut live = guest.get("ConfigMap/kube-system/calico").clone();
+    live["data"] = json!({ "mtu": "1440", "typha": "none", "theirs": "x" });
+    guest.put(live);
+
+    let (done, told) = guest.follows(&scene.order());
+
+    assert_eq!(done, names(&[&format!("apply {INVENTORY}"), "apply ConfigMap/kube-system/calico"]));
+    assert_eq!(told.standing["cni"].state, super::super::addons::State::Applied);
+    assert_eq!(guest.get("ConfigMap/kube-system/calico")["data"], json!({ "mtu": "1500", "theirs": "x" }));
+    assert_eq!(guest.follows(&scene.order()).0, [""; 0]);
+}
+
 /// Machines of the old distribution are gone by then: what was noted of them is enough.
 #[test]
 fn it_is_remembered_while_the_old_image_can_still_be_told() {

@@ -23,7 +23,7 @@ fn a_start_asks_for_the_newest_version_that_begins_so_or_for_one_in_full() {
         scene.said(|view| verbs::start(view, to)).unwrap();
         let asked = &scene.tkc["spec"]["distribution"];
         assert_eq!((&asked["fullVersion"], &asked["version"]), (&json!(NEW), &hint), "{to}");
-        assert!(scene.goes_on().contains(&"hold the cluster while its control plane is updated"));
+        assert!(scene.goes_on().contains(&"begin the update of a control plane"));
     }
 }
 
@@ -57,7 +57,7 @@ fn a_paused_cluster_begins_nothing_until_it_is_resumed() {
 
     scene.said(verbs::resume).unwrap();
     assert_eq!(scene.said(verbs::resume).unwrap_err(), "TanzuKubernetesCluster/default/my-tkc is not paused");
-    assert!(scene.goes_on().contains(&"hold the cluster while its control plane is updated"));
+    assert!(scene.goes_on().contains(&"begin the update of a control plane"));
 }
 
 #[test]
