@@ -4,12 +4,13 @@
 //!
 //! The kubelet of the world starts the container and waits for its exit code; the program itself is the one that
 //! `drover drain`, `drover node`, `drover apply-manifests` or `drover control-plane-upgrade` runs, against the same API. It dies with its machine and its
-//! pod, and begins anew with them. What the steps do to their machine, the world does when the pod has succeeded.
+//! pod, and begins anew with them. What the steps do to their machine, the world does when the pod has succeeded. A stock release brings its
+//! own steps, in an image that no simulated machine can run: of those there is a model ([`crate::stock`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use drover_api::harvester::jobs::{CONTAINER as APPLY, stock, variables};
+use drover_api::harvester::jobs::{CONTAINER as APPLY, stock as release, variables};
 use drover_api::plan::jobs::containers::{DRAIN, PREPARE};
 use drover_api::plan::jobs::variables::NODE_NAME;
 use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::CONTAINER as UPDATE;
@@ -26,7 +27,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::guests::Updates;
-use crate::updates;
+use crate::{stock, updates};
 
 /// Clients for programs, by whom they act as.
 pub type Clients = Arc<dyn Fn(&str) -> kube::Client + Send + Sync>;
@@ -56,6 +57,7 @@ pub async fn run(
     let mut machines = Machines {
         direct: server.direct("node/drain"),
         clock: server.clock(),
+        server,
         clients,
         guests,
         repositories,
@@ -101,6 +103,7 @@ struct Ended {
 }
 
 struct Machines {
+    server: ApiServer,
     listener: Listener,
     clients: Clients,
     guests: Option<Updates>,
@@ -167,8 +170,10 @@ impl Machines {
         let name = pod.metadata.name.clone().unwrap_or_default();
         let own_pod = Subject { kind: Kind::Pod, namespace: namespace.clone(), name: name.clone() };
         let program = if run.container == APPLY { "steps" } else { "drain" };
-        let client = (self.clients)(&format!("{node}/{program}"));
+        let actor = format!("{node}/{program}");
+        let (client, direct) = ((self.clients)(&actor), self.server.direct(&actor));
         let clock = self.clock;
+        let script = stock::Order::of(pod, &run.container);
         let args = match stand_in(pod, &run.container) {
             Some(args) => args,
             None => args(pod, &run.container, &node),
@@ -193,14 +198,17 @@ impl Machines {
                     }
                     _ => 2,
                 },
-                _ if id.container == APPLY => match steps::order(&args) {
-                    Some(order) => {
+                _ if id.container == APPLY => match (script, steps::order(&args)) {
+                    (Some(order), _) => {
+                        stock::Script { order, direct, client, clock, host: &host, repositories }.run().await
+                    }
+                    (None, Some(order)) => {
                         let mut tell = |saying| listener(&saying);
                         let reach = Reach { host: &host, repositories: &*repositories };
                         let done = steps::run(client, clock, &order, Some(own_pod), reach, &mut tell).await;
                         i32::from(done.is_err())
                     }
-                    None => 2,
+                    (None, None) => 2,
                 },
                 // The words are for a log; what holds it up stands on the pod.
                 Some((drained, flags)) => {
@@ -325,22 +333,13 @@ pub fn is_drain(args: &[String]) -> bool {
     args.first().is_some_and(|verb| verb == DRAIN)
 }
 
-/// A stock release brings its own steps, in an image that no simulated machine can run: ours stand in for them, under their names.
+/// What a stock release does to the system services has no model: ours stands in for it.
 fn stand_in(pod: &Pod, container: &str) -> Option<Vec<String>> {
     let container = pod.spec.as_ref()?.containers.iter().find(|one| one.name == container)?;
-    let command = container.command.as_ref()?.first()?;
-    let asked = container.args.as_ref().and_then(|args| args.first()).map_or("", String::as_str);
-    let variable = |name: &str| {
-        let variables = container.env.iter().flatten();
-        variables.into_iter().find(|one| one.name == name).and_then(|one| one.value.clone()).unwrap_or_default()
-    };
-    let (upgrade, node) = (variable(variables::UPGRADE_NAME), variable(variables::NODE_NAME));
-    let args: Vec<&str> = match command.as_str() {
-        stock::MANIFESTS => vec!["apply-manifests", "--upgrade", &upgrade],
-        stock::NODE_STEPS | stock::HELPER => vec!["node", asked, "--upgrade", &upgrade, "--node", &node],
-        _ => return None,
-    };
-    Some(args.into_iter().map(str::to_owned).collect())
+    let mut variables = container.env.iter().flatten();
+    let upgrade = variables.find(|one| one.name == variables::UPGRADE_NAME)?.value.clone()?;
+    let is_script = container.command.as_ref()?.first()? == release::MANIFESTS;
+    is_script.then(|| vec!["apply-manifests".to_owned(), "--upgrade".to_owned(), upgrade])
 }
 
 /// With the name of the node where they ask for it, as a kubelet expands variables.

@@ -28,6 +28,7 @@ pub mod progress;
 pub mod release;
 mod repo;
 mod repo_vm;
+mod restoring;
 mod services;
 mod skipping;
 pub(crate) mod stalling;

@@ -88,6 +88,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-stock-plan-fails",
     "harvester-stock-retried",
     "harvester-stock-started-over",
+    "harvester-stock-vms",
     "harvester-unknown-release",
     "harvester-repository-vm",
     "harvester-repository-hangs",
