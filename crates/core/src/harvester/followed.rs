@@ -10,7 +10,7 @@ use drover_api::longhorn::NAMESPACE as STORAGE;
 use drover_api::rancher::machine_plan::labels::MACHINE_NAME;
 
 use super::names;
-use super::progress::Progress;
+use super::progress::{Progress, Step};
 use super::release::Steps;
 use super::steps::Kind;
 use crate::cluster::Cluster;
@@ -100,8 +100,16 @@ fn by_steps_of_release(upgrade: &str, progress: &Progress) -> Vec<Meanwhile> {
         let name = names::restore_list(upgrade);
         all.push(Meanwhile { kind: "ConfigMap", namespace: NAMESPACE, name });
     }
+    // There are many volumes, and what is told of them never ends.
+    if progress.nodes.values().any(|node| node.step == Step::PreDraining) {
+        let all_of = |kind: &&'static str| Meanwhile { kind, namespace: STORAGE, name: String::new() };
+        all.extend(OF_VOLUMES.iter().map(all_of));
+    }
     all
 }
+
+const OF_VOLUMES: [&str; 4] =
+    ["Volume.longhorn.io", "Engine.longhorn.io", "Replica.longhorn.io", "VolumeAttachment.longhorn.io"];
 
 /// What a step rests on. Each Job asks for these once and watches them: what a step does not look at would cost requests on every
 /// node.

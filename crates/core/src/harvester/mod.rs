@@ -12,6 +12,7 @@ mod asking;
 mod cleanup;
 mod config;
 mod decide;
+mod detaching;
 pub mod drivers;
 mod ending;
 mod events;

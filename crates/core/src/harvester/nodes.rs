@@ -19,7 +19,9 @@ use serde_json::{Value, json};
 use super::decide::{Member, Phase, Turn, members};
 use super::jobs::{self, Course};
 use super::progress::Step;
-use super::{asking, images, kubelet, names, options, pausing, restoring, skipping, stalling, storage, workloads};
+use super::{
+    asking, detaching, images, kubelet, names, options, pausing, restoring, skipping, stalling, storage, workloads,
+};
 use crate::cluster::{Node, Pod, Secret, condition};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait};
 use crate::quorum::{self, CODE, IS_VOTER, at_risk};
@@ -165,7 +167,8 @@ pub(super) fn tend(turn: &mut Turn<'_>, member: Member<'_>) {
     match turn.next.step(name) {
         Step::Waits => begin(turn, member, plan),
         Step::PreDraining => {
-            if work(turn, member, types::PRE_DRAIN) {
+            let is_free = detaching::may_be_drained(turn, member);
+            if work(turn, member, types::PRE_DRAIN) && is_free {
                 turn.next.set_step(name, Step::PreDrained);
                 leave_to_planner(turn, member, plan);
             }
