@@ -26,6 +26,8 @@ pub struct Collection {
     pub path: String,
     /// Only objects with this label; empty: all.
     pub label: &'static str,
+    /// Only the objects that are called so; empty: all.
+    pub name: String,
     /// Of each object only its metadata.
     pub metadata_only: bool,
 }
@@ -94,10 +96,11 @@ async fn keep_up(api: Api, clock: Clock, collection: Collection, mut listener: i
 
 impl Collection {
     fn selector(&self) -> String {
-        match self.label {
-            "" => String::new(),
-            label => format!("&labelSelector={}", escaped(label)),
-        }
+        let one = |key: &str, value: &str| {
+            if value.is_empty() { String::new() } else { format!("&{key}={}", escaped(value)) }
+        };
+        let name = if self.name.is_empty() { String::new() } else { format!("metadata.name={}", self.name) };
+        one("labelSelector", self.label) + &one("fieldSelector", &name)
     }
 }
 

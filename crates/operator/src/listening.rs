@@ -13,7 +13,7 @@ use crate::inbox::Message;
 pub async fn follow(api: Api, clock: Clock, kind: Kind, namespace: String, inbox: UnboundedSender<Message>) {
     // Of all pods, only those of Jobs for Plans are followed.
     let label = if kind == Kind::Pod { drover_api::plan::labels::PLAN } else { "" };
-    let followed = Collection { path: collection(kind, &namespace), label, metadata_only: false };
+    let followed = Collection { path: collection(kind, &namespace), label, name: String::new(), metadata_only: false };
     follow::follow(api, clock, followed, Ear { kind, inbox, objects: Vec::new() }).await;
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 use drover_clock::Clock;
 use drover_core::cluster::{Cause, Cluster, FOLLOWED, OF_UPGRADES, ObjectRef, RESOURCES, Resource, Unseen};
 use drover_core::decision::{Kind, Subject};
-use drover_core::harvester::followed::Followed;
+use drover_core::harvester::followed::{Followed, Meanwhile};
 use serde::Deserialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::act::Ears;
 use crate::api::{Api, ApiError};
@@ -22,6 +22,9 @@ const CONTENTS: &str = "SecretContents";
 
 /// The Leases of operators, as opposed to those of kubelets.
 const LEADERS: &str = "OperatorLease";
+
+/// Where objects are followed: their kind, the namespace, and the name if it is only one.
+type Place = (&'static str, &'static str, String);
 
 /// What is told of a kind.
 enum News {
@@ -36,9 +39,9 @@ enum News {
     /// As of a version; none if somebody was told who knows.
     Gone { kind: &'static str, namespace: String, name: String, version: Option<u64> },
     /// All objects of the kind are here.
-    Whole { kind: &'static str, namespace: &'static str },
-    /// And the namespace where it is followed.
-    Unseen(Unseen, &'static str),
+    Whole(Place),
+    /// And where it is followed.
+    Unseen(Unseen, Place),
 }
 
 /// A cluster, and the watches that keep it up. They end with it.
@@ -47,10 +50,14 @@ pub struct Mirror {
     news: UnboundedReceiver<News>,
     ears: UnboundedSender<News>,
     watches: JoinSet<()>,
+    /// The groups and versions that the server has, where somebody has asked.
+    served: BTreeMap<String, BTreeSet<String>>,
+    /// Those watches among them that end before it does.
+    meanwhile: BTreeMap<Meanwhile, AbortHandle>,
     api: Api,
     clock: Clock,
-    /// Kinds, and the namespaces where they are followed, of which nothing was heard yet.
-    awaited: BTreeSet<(&'static str, &'static str)>,
+    /// Of these nothing was heard yet.
+    awaited: BTreeSet<Place>,
     /// Namespaces with Plans, whose Secrets are read.
     plan_namespaces: BTreeSet<String>,
     /// The newest version of each object, where writes are told beside what is watched: an older event is no news then.
@@ -66,7 +73,6 @@ const DISCOVERY_PAUSE: Duration = Duration::from_secs(1);
 impl Mirror {
     /// Begins to follow all kinds that are worth it and that the cluster has.
     pub async fn begin(api: Api, clock: Clock) -> Self {
-        let (ears, news) = unbounded_channel();
         let mut cluster = Cluster::new(clock.now());
         let served = groups(&api).await.unwrap_or_else(|error| {
             // Without discovery the kinds of Kubernetes itself are still where they always are.
@@ -78,15 +84,12 @@ impl Mirror {
             let kind = "MachineTemplate".to_owned();
             cluster.unseen.push(Unseen { kind, object: None, cause: Cause::NotCollected });
         }
-        let (awaited, plan_namespaces) = (BTreeSet::new(), BTreeSet::new());
-        let watches = JoinSet::new();
-        let versions = None;
-        let mut mirror = Mirror { cluster, news, ears, watches, api, clock, awaited, plan_namespaces, versions };
+        let mut mirror = Mirror::listening(cluster, api, clock);
         for resource in RESOURCES.iter().filter(|resource| FOLLOWED.contains(&resource.kind)) {
             // The definition of Plan may come later; other products are there, or are not.
             let version = version_of(resource, &served).or(resource.versions.first().copied());
             match version.filter(|_| resource.kind == "Plan" || version_of(resource, &served).is_some()) {
-                Some(version) => mirror.follow(*resource, version, ""),
+                Some(version) => mirror.follow(*resource, version),
                 None => mirror.cluster.unseen.push(missing(resource, Cause::NoSuchKind)),
             }
         }
@@ -95,7 +98,6 @@ impl Mirror {
 
     /// Follows these and no others, for somebody who writes, too: what writes are answered with is told here ([`Mirror::ears`]).
     pub async fn of(api: Api, clock: Clock, followed: &[Followed]) -> Self {
-        let (ears, news) = unbounded_channel();
         let served = loop {
             // Kinds that have one version only are where they always are.
             if followed.iter().filter_map(|one| resource(one.kind)).all(|resource| resource.versions.len() == 1) {
@@ -109,17 +111,76 @@ impl Mirror {
                 }
             }
         };
-        let cluster = Cluster::new(clock.now());
-        let (awaited, plan_namespaces) = (BTreeSet::new(), BTreeSet::new());
-        let (watches, versions) = (JoinSet::new(), Some(BTreeMap::new()));
-        let mut mirror = Mirror { cluster, news, ears, watches, api, clock, awaited, plan_namespaces, versions };
+        let mut mirror = Mirror::listening(Cluster::new(clock.now()), api, clock);
+        (mirror.versions, mirror.served) = (Some(BTreeMap::new()), served);
         for Followed { kind, namespace, label, once } in followed.iter().copied() {
-            let Some(resource) = resource(kind) else { continue };
-            // What is not served yet is asked for again and again: its definition may come.
-            let version = version_of(&resource, &served).or(resource.versions.first().copied()).unwrap_or("v1");
-            mirror.hear_of(Resource { namespace, ..resource }, version, label, once);
+            let Some((resource, version)) = mirror.served_as(kind, namespace) else { continue };
+            mirror.hear_of(resource, version, Chosen { label, ..Chosen::default() }, once);
         }
         mirror
+    }
+
+    fn listening(cluster: Cluster, api: Api, clock: Clock) -> Self {
+        let (ears, news) = unbounded_channel();
+        Mirror {
+            cluster,
+            news,
+            ears,
+            watches: JoinSet::new(),
+            served: BTreeMap::new(),
+            meanwhile: BTreeMap::new(),
+            api,
+            clock,
+            awaited: BTreeSet::new(),
+            plan_namespaces: BTreeSet::new(),
+            versions: None,
+        }
+    }
+
+    /// What is not served yet is asked for again and again: its definition may come.
+    fn served_as(&self, kind: &str, namespace: &'static str) -> Option<(Resource, &'static str)> {
+        let resource = resource(kind)?;
+        let version = version_of(&resource, &self.served).or(resource.versions.first().copied()).unwrap_or("v1");
+        Some((Resource { namespace, ..resource }, version))
+    }
+
+    /// Follows these as well from now on, and none of those any more that were asked for here before. Until all of them were heard of, the
+    /// cluster is not known.
+    pub fn follow_meanwhile(&mut self, wanted: &BTreeSet<Meanwhile>) {
+        let over: Vec<Meanwhile> = self.meanwhile.keys().filter(|one| !wanted.contains(*one)).cloned().collect();
+        for one in over {
+            self.meanwhile.remove(&one).into_iter().for_each(|watch| watch.abort());
+            self.forget_all(&one);
+        }
+        for one in wanted {
+            if self.meanwhile.contains_key(one) {
+                continue;
+            }
+            let Some((resource, version)) = self.served_as(one.kind, one.namespace) else { continue };
+            // A watch that was ended may have told something last.
+            self.forget_all(one);
+            let watch = self.hear_of(resource, version, Chosen { name: one.name.clone(), ..Chosen::default() }, false);
+            self.meanwhile.insert(one.clone(), watch);
+        }
+        // Ended tasks are not kept.
+        while self.watches.try_join_next().is_some() {}
+    }
+
+    fn forget_all(&mut self, of: &Meanwhile) {
+        let is_one = |object: &ObjectRef| {
+            object.kind == of.kind && object.namespace == of.namespace && (of.name.is_empty() || object.name == of.name)
+        };
+        let known = self.versions.iter().flat_map(BTreeMap::keys).filter(|object| is_one(object));
+        for object in known.cloned().collect::<Vec<ObjectRef>>() {
+            if let Some(versions) = &mut self.versions {
+                versions.remove(&object);
+            }
+            self.cluster.forget(of.kind, &object.namespace, &object.name);
+        }
+        self.awaited.remove(&(of.kind, of.namespace, of.name.clone()));
+        if of.name.is_empty() {
+            self.cluster.unseen.retain(|unseen| unseen.kind != of.kind);
+        }
     }
 
     /// Who is told what writes are answered with.
@@ -127,20 +188,22 @@ impl Mirror {
         Arc::new(Answers(self.ears.clone()))
     }
 
-    fn follow(&mut self, resource: Resource, version: &str, label: &'static str) {
-        self.hear_of(resource, version, label, false);
+    fn follow(&mut self, resource: Resource, version: &str) {
+        self.hear_of(resource, version, Chosen::default(), false);
     }
 
-    fn hear_of(&mut self, resource: Resource, version: &str, label: &'static str, once: bool) {
+    fn hear_of(&mut self, resource: Resource, version: &str, chosen: Chosen, once: bool) -> AbortHandle {
         let metadata_only = resource.kind == "Secret";
-        let collection = Collection { path: path_of(&resource, version), label, metadata_only };
-        let ear = Ear::new(resource, version, resource.kind, metadata_only, self.ears.clone());
-        self.awaited.insert((resource.kind, resource.namespace));
+        let Chosen { label, name } = chosen;
+        let place = (resource.kind, resource.namespace, name.clone());
+        let collection = Collection { path: path_of(&resource, version), label, name, metadata_only };
+        let ear = Ear::new(resource, version, place.clone(), metadata_only, self.ears.clone());
+        self.awaited.insert(place);
         let (api, clock) = (self.api.clone(), self.clock);
         match once {
             true => self.watches.spawn(read(api, clock, collection, ear)),
             false => self.watches.spawn(follow(api, clock, collection, ear)),
-        };
+        }
     }
 
     /// The Secrets that Plans of a namespace may name are read: what is in them is part of what a Plan asks for.
@@ -150,8 +213,8 @@ impl Mirror {
             return;
         }
         let path = format!("/api/v1/namespaces/{namespace}/secrets");
-        let collection = Collection { path, label: "", metadata_only: false };
-        let ear = Ear::new(*secrets, "v1", CONTENTS, false, self.ears.clone());
+        let collection = Collection { path, label: "", name: String::new(), metadata_only: false };
+        let ear = Ear::new(*secrets, "v1", (CONTENTS, "", String::new()), false, self.ears.clone());
         self.watches.spawn(follow(self.api.clone(), self.clock, collection, ear));
         self.follow_leases(namespace);
     }
@@ -160,8 +223,8 @@ impl Mirror {
     fn follow_leases(&mut self, namespace: &str) {
         let Some(leases) = RESOURCES.iter().find(|resource| resource.kind == "Lease") else { return };
         let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
-        let collection = Collection { path, label: "", metadata_only: false };
-        let ear = Ear::new(*leases, "v1", LEADERS, false, self.ears.clone());
+        let collection = Collection { path, label: "", name: String::new(), metadata_only: false };
+        let ear = Ear::new(*leases, "v1", (LEADERS, "", String::new()), false, self.ears.clone());
         self.watches.spawn(follow(self.api.clone(), self.clock, collection, ear));
     }
 
@@ -218,16 +281,14 @@ impl Mirror {
                 self.cluster.forget(kind, &namespace, &name);
                 true
             }
-            News::Whole { kind, namespace } => {
-                self.cluster.unseen.retain(|unseen| unseen.kind != kind || unseen.object.is_some());
-                self.awaited.remove(&(kind, namespace))
+            News::Whole(place) => {
+                self.cluster.unseen.retain(|unseen| unseen.kind != place.0 || unseen.object.is_some());
+                self.awaited.remove(&place)
             }
-            News::Unseen(unseen, namespace) => {
+            News::Unseen(unseen, place) => {
                 let is_new = !self.cluster.unseen.contains(&unseen);
                 self.cluster.unseen.retain(|known| known.kind != unseen.kind || known.object.is_some());
-                let heard =
-                    self.awaited.iter().find(|(kind, place)| *kind == unseen.kind && *place == namespace).copied();
-                let heard = heard.is_some_and(|awaited| self.awaited.remove(&awaited));
+                let heard = self.awaited.remove(&place);
                 self.cluster.unseen.push(unseen);
                 is_new || heard
             }
@@ -298,12 +359,19 @@ fn missing(resource: &Resource, cause: Cause) -> Unseen {
     Unseen { kind: resource.kind.to_owned(), object: None, cause }
 }
 
+/// Which objects of a kind; by itself, all.
+#[derive(Default)]
+struct Chosen {
+    label: &'static str,
+    name: String,
+}
+
 /// Tells the mirror of one kind.
 struct Ear {
     resource: Resource,
     api_version: Arc<str>,
     /// As what it counts if it cannot be seen.
-    told_as: &'static str,
+    place: Place,
     metadata_only: bool,
     news: UnboundedSender<News>,
     /// Namespaces and names of what is there.
@@ -328,16 +396,10 @@ struct Name {
 }
 
 impl Ear {
-    fn new(
-        resource: Resource,
-        version: &str,
-        told_as: &'static str,
-        metadata_only: bool,
-        news: UnboundedSender<News>,
-    ) -> Self {
+    fn new(resource: Resource, version: &str, place: Place, metadata_only: bool, news: UnboundedSender<News>) -> Self {
         let api_version = api_version(&resource, version);
         let (known, listed) = (BTreeSet::new(), BTreeSet::new());
-        Ear { resource, api_version, told_as, metadata_only, news, known, listed }
+        Ear { resource, api_version, place, metadata_only, news, known, listed }
     }
 
     fn tell(&self, news: News) {
@@ -373,7 +435,7 @@ impl Listener for Ear {
             let (kind, namespace, name) = (self.resource.kind, namespace.clone(), name.clone());
             self.tell(News::Gone { kind, namespace, name, version: Some(version) });
         }
-        self.tell(News::Whole { kind: self.told_as, namespace: self.resource.namespace });
+        self.tell(News::Whole(self.place.clone()));
     }
 
     fn watching(&mut self) {}
@@ -393,8 +455,8 @@ impl Listener for Ear {
     }
 
     fn unseen(&mut self, error: &ApiError) {
-        let unseen = Unseen { kind: self.told_as.to_owned(), object: None, cause: cause(error) };
-        self.tell(News::Unseen(unseen, self.resource.namespace));
+        let unseen = Unseen { kind: self.place.0.to_owned(), object: None, cause: cause(error) };
+        self.tell(News::Unseen(unseen, self.place.clone()));
     }
 
     fn is_closed(&self) -> bool {

@@ -20,6 +20,7 @@ pub mod run;
 pub mod sabotage;
 pub mod scenario;
 mod shift;
+mod stock;
 pub mod story;
 mod updates;
 

@@ -4,13 +4,14 @@
 //!
 //! The kubelet of the world starts the container and waits for its exit code; the program itself is the one that
 //! `drover drain`, `drover node`, `drover apply-manifests` or `drover control-plane-upgrade` runs, against the same API. It dies with its machine and its
-//! pod, and begins anew with them. What the steps do to their machine, the world does when the pod has succeeded.
+//! pod, and begins anew with them. What the steps do to their machine, the world does when the pod has succeeded. A stock release brings its
+//! own steps, in an image that no simulated machine can run: of those there is a model ([`crate::stock`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::harvester::jobs::{CONTAINER as APPLY, stock, variables};
+use drover_api::harvester::jobs::{CONTAINER as APPLY, stock as release, variables};
 use drover_api::plan::jobs::containers::{DRAIN, PREPARE};
 use drover_api::plan::jobs::variables::NODE_NAME;
 use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::CONTAINER as UPDATE;
@@ -28,7 +29,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::guests::Updates;
-use crate::updates;
+use crate::{stock, updates};
 
 /// How a program reaches its clusters.
 pub struct Way {
@@ -79,6 +80,7 @@ pub async fn run(
         clock: server.clock(),
         ways,
         updates,
+        server,
         repositories,
         listener,
         running: BTreeMap::new(),
@@ -122,6 +124,7 @@ struct Ended {
 }
 
 struct Machines {
+    server: ApiServer,
     listener: Listener,
     ways: Ways,
     updates: bool,
@@ -195,6 +198,7 @@ impl Machines {
         };
         let work = Work {
             task: Task::of(pod, &run.container, &args, own_pod),
+            direct: self.server.direct(&actor),
             host: SimulatedHost { direct: self.direct.clone(), namespace: namespace.clone(), pod: name.clone() },
             repositories: self.repositories.clone(),
             listener: self.listener.clone(),
@@ -273,6 +277,8 @@ impl Machines {
 /// What a container is there for.
 enum Task {
     Drain(DrainOrder),
+    /// A script of a stock release.
+    Script(stock::Order),
     Steps {
         order: StepsOrder,
         own_pod: Subject,
@@ -286,7 +292,10 @@ impl Task {
     fn of(pod: &Pod, container: &str, args: &[String], own_pod: Subject) -> Self {
         let task = match container {
             UPDATE => updates::order(pod).map(Task::Update),
-            APPLY => steps::order(args).map(|order| Task::Steps { order, own_pod }),
+            APPLY => match stock::Order::of(pod, container) {
+                Some(order) => Some(Task::Script(order)),
+                None => steps::order(args).map(|order| Task::Steps { order, own_pod }),
+            },
             _ => DrainFlags::of_container(args).map(|(node, flags)| Task::Drain(flags.order(&node, Some(own_pod)))),
         };
         task.unwrap_or(Task::Unknown)
@@ -296,6 +305,8 @@ impl Task {
 /// A program, and what it has to hand.
 struct Work {
     task: Task,
+    /// For scripts, which know no watch.
+    direct: Direct,
     host: SimulatedHost,
     repositories: Arc<dyn Repositories>,
     listener: Listener,
@@ -312,6 +323,11 @@ impl Work {
                 let done = drover_operator::guest::update(client, &*guests.guests, self.clock, order, &mut tell).await;
                 guests.hears.iter().for_each(|gate| gate.hear_end(&done));
                 (i32::from(done.is_err()), done.err().map(|error| error.to_string()))
+            }
+            (Task::Script(order), _) => {
+                let (order, direct) = (order.clone(), self.direct.clone());
+                let (clock, host, repositories) = (self.clock, &self.host, self.repositories.clone());
+                (stock::Script { order, direct, client, clock, host, repositories }.run().await, None)
             }
             (Task::Steps { order, own_pod }, _) => {
                 let mut tell = |saying| (self.listener)(&saying);
@@ -382,22 +398,13 @@ pub fn is_drain(args: &[String]) -> bool {
     args.first().is_some_and(|verb| verb == DRAIN)
 }
 
-/// A stock release brings its own steps, in an image that no simulated machine can run: ours stand in for them, under their names.
+/// What a stock release does to the system services has no model: ours stands in for it.
 fn stand_in(pod: &Pod, container: &str) -> Option<Vec<String>> {
     let container = pod.spec.as_ref()?.containers.iter().find(|one| one.name == container)?;
-    let command = container.command.as_ref()?.first()?;
-    let asked = container.args.as_ref().and_then(|args| args.first()).map_or("", String::as_str);
-    let variable = |name: &str| {
-        let variables = container.env.iter().flatten();
-        variables.into_iter().find(|one| one.name == name).and_then(|one| one.value.clone()).unwrap_or_default()
-    };
-    let (upgrade, node) = (variable(variables::UPGRADE_NAME), variable(variables::NODE_NAME));
-    let args: Vec<&str> = match command.as_str() {
-        stock::MANIFESTS => vec!["apply-manifests", "--upgrade", &upgrade],
-        stock::NODE_STEPS | stock::HELPER => vec!["node", asked, "--upgrade", &upgrade, "--node", &node],
-        _ => return None,
-    };
-    Some(args.into_iter().map(str::to_owned).collect())
+    let mut variables = container.env.iter().flatten();
+    let upgrade = variables.find(|one| one.name == variables::UPGRADE_NAME)?.value.clone()?;
+    let is_script = container.command.as_ref()?.first()? == release::MANIFESTS;
+    is_script.then(|| vec!["apply-manifests".to_owned(), "--upgrade".to_owned(), upgrade])
 }
 
 /// With the name of the node where they ask for it, as a kubelet expands variables.

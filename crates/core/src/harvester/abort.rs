@@ -21,7 +21,7 @@ use super::decide::{Member, Phase, Turn, members};
 use super::nodes::{is_in_drain, note};
 use super::progress::{Ending, Step};
 use super::release::is_kubelet_version;
-use super::{asking, jobs, names, nodes};
+use super::{asking, jobs, names, nodes, restoring};
 use crate::cluster::{Node, Secret};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
 
@@ -83,7 +83,7 @@ fn only_node_is_back(turn: &mut Turn<'_>) -> bool {
     if turn.next.step(member.name()).is_at_work() {
         nodes::alone(turn, member);
     }
-    !turn.next.step(member.name()).is_at_work() && nodes::restored(turn, member)
+    !turn.next.step(member.name()).is_at_work() && restoring::restored(turn, member)
 }
 
 fn nodes_are_back(turn: &mut Turn<'_>) -> bool {
@@ -114,7 +114,7 @@ fn nodes_are_back(turn: &mut Turn<'_>) -> bool {
 
 fn restored(turn: &mut Turn<'_>, nodes: &[Member<'_>]) -> bool {
     // Each is tried, however far the others are.
-    nodes.iter().filter(|member| !nodes::restored(turn, **member)).count() == 0
+    nodes.iter().filter(|member| !restoring::restored(turn, **member)).count() == 0
 }
 
 /// Whether the planner has drained the node, and delivers what it was asked for.

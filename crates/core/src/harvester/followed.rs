@@ -1,5 +1,7 @@
 //! The kinds that Upgrades and their steps rest on, where they are, and with which label.
 
+use std::collections::BTreeSet;
+
 use drover_api::harvester::addon::names::DESCHEDULER_NAMESPACE;
 use drover_api::harvester::jobs::UPGRADE;
 use drover_api::harvester::{CATTLE_NAMESPACE, FLEET_NAMESPACE, NAMESPACE};
@@ -7,7 +9,11 @@ use drover_api::helm::helm_chart;
 use drover_api::longhorn::NAMESPACE as STORAGE;
 use drover_api::rancher::machine_plan::labels::MACHINE_NAME;
 
+use super::names;
+use super::progress::{Progress, Step};
+use super::release::Steps;
 use super::steps::Kind;
+use crate::cluster::Cluster;
 
 /// Objects of one kind that are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +72,44 @@ pub const BY_UPGRADES: &[Followed] = &[
     within("Addon", DESCHEDULER_NAMESPACE),
     labelled("HelmChart", helm_chart::NAMESPACE, UPGRADE),
 ];
+
+/// Objects that are followed for a while, beside those of [`BY_UPGRADES`].
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Meanwhile {
+    /// As [`crate::cluster::Resource::kind`] names it.
+    pub kind: &'static str,
+    pub namespace: &'static str,
+    /// Only the one that is called so; empty: all.
+    pub name: String,
+}
+
+/// What decisions about Upgrades rest on as they are now, and did not all the time.
+pub fn meanwhile(cluster: &Cluster) -> BTreeSet<Meanwhile> {
+    let upgrades = cluster.harvester.upgrades.in_namespace(NAMESPACE);
+    let begun = upgrades.filter_map(|upgrade| Some((upgrade.metadata.name.as_str(), Progress::of(upgrade)?)));
+    begun.flat_map(|(name, progress)| by_steps_of_release(name, &progress)).collect()
+}
+
+/// Drover's own steps label what they make, and look themselves at what they wait for.
+fn by_steps_of_release(upgrade: &str, progress: &Progress) -> Vec<Meanwhile> {
+    let mut all = Vec::new();
+    if progress.steps != Steps::Release || progress.ended.is_some() || !progress.is_among_nodes() {
+        return all;
+    }
+    if progress.chosen.as_ref().is_none_or(|chosen| chosen.restores_vms) {
+        let name = names::restore_list(upgrade);
+        all.push(Meanwhile { kind: "ConfigMap", namespace: NAMESPACE, name });
+    }
+    // There are many volumes, and what is told of them never ends.
+    if progress.nodes.values().any(|node| node.step == Step::PreDraining) {
+        let all_of = |kind: &&'static str| Meanwhile { kind, namespace: STORAGE, name: String::new() };
+        all.extend(OF_VOLUMES.iter().map(all_of));
+    }
+    all
+}
+
+const OF_VOLUMES: [&str; 4] =
+    ["Volume.longhorn.io", "Engine.longhorn.io", "Replica.longhorn.io", "VolumeAttachment.longhorn.io"];
 
 /// What a step rests on. Each Job asks for these once and watches them: what a step does not look at would cost requests on every
 /// node.

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use drover_api::harvester::jobs::{UPGRADE, types};
-use drover_api::harvester::node::{MANAGED, PENDING_OS_IMAGE, WITNESS};
+use drover_api::harvester::node::{MANAGED, PENDING_OS_IMAGE};
 use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
 use drover_api::marks;
 use drover_api::plan::labels::JOB_NAME;
@@ -18,8 +18,10 @@ use serde_json::{Value, json};
 
 use super::decide::{Member, Phase, Turn, members};
 use super::jobs::{self, Course};
-use super::progress::{Ending, Step};
-use super::{asking, config, images, kubelet, names, options, pausing, skipping, stalling, storage, workloads};
+use super::progress::Step;
+use super::{
+    asking, detaching, images, kubelet, names, options, pausing, restoring, skipping, stalling, storage, workloads,
+};
 use crate::cluster::{Node, Pod, Secret, condition};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait};
 use crate::quorum::{self, CODE, IS_VOTER, at_risk};
@@ -29,6 +31,7 @@ pub(super) fn next(turn: &mut Turn<'_>) -> bool {
     let (mut nodes, _) = members(turn.cluster());
     // Of a hundred nodes most wait for their turn; what the one at work waits for is told before that.
     nodes.sort_by_key(|member| !turn.next.step(member.name()).is_at_work());
+    restoring::note_stopped(turn);
     if turn.next.single_node.is_empty() {
         storage::hold(turn);
         workloads::hold_descheduler(turn);
@@ -113,7 +116,7 @@ fn restore_meanwhile(turn: &mut Turn<'_>, nodes: &[Member<'_>]) {
     for member in nodes {
         let is_back = turn.next.step(member.name()) == Step::Succeeded;
         if is_back && !member.plan_secret(cluster).is_some_and(is_in_drain) {
-            restored(turn, *member);
+            restoring::restored(turn, *member);
         }
     }
 }
@@ -133,7 +136,7 @@ pub(super) fn settle(turn: &mut Turn<'_>) -> bool {
         stalling::wait_for_end(turn, &in_drain);
     }
     for member in nodes {
-        settled &= restored(turn, member);
+        settled &= restoring::restored(turn, member);
     }
     settled
 }
@@ -164,7 +167,8 @@ pub(super) fn tend(turn: &mut Turn<'_>, member: Member<'_>) {
     match turn.next.step(name) {
         Step::Waits => begin(turn, member, plan),
         Step::PreDraining => {
-            if work(turn, member, types::PRE_DRAIN) {
+            let is_free = detaching::may_be_drained(turn, member);
+            if work(turn, member, types::PRE_DRAIN) && is_free {
                 turn.next.set_step(name, Step::PreDrained);
                 leave_to_planner(turn, member, plan);
             }
@@ -228,7 +232,7 @@ fn begin(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
         );
         turn.wait_with_remedy(Subject::node(name), Reason::NodePaused, sentence, resume(name));
     } else if may_go(turn, member) {
-        forget_restored(turn, name);
+        restoring::forget(turn, name);
         turn.next.set_step(name, Step::PreDraining);
         work(turn, member, types::PRE_DRAIN);
     }
@@ -403,7 +407,7 @@ pub(super) fn alone(turn: &mut Turn<'_>, member: Member<'_>) {
                 turn.wait_with_remedy(Subject::node(name), Reason::NodePaused, sentence, resume(name));
                 return;
             }
-            forget_restored(turn, name);
+            restoring::forget(turn, name);
             turn.next.set_step(name, Step::PostDraining);
             work(turn, member, types::SINGLE_NODE_UPGRADE);
         }
@@ -426,46 +430,4 @@ fn come_back_alone(turn: &mut Turn<'_>, node: &Node) {
     } else {
         await_reboot(turn, node);
     }
-}
-
-/// The VMs that were stopped for a node are started again, if that is asked for; true once that is tried.
-pub(super) fn restored(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
-    let name = member.name();
-    let list = turn.cluster().harvester.config_maps.get(NAMESPACE, &names::restore_list(turn.name()));
-    let stopped = list.and_then(|list| list.data.get(name)).map(|vms| vms.trim()).filter(|vms| !vms.is_empty());
-    let Some(stopped) = stopped.filter(|_| config::chosen(turn).restores_vms) else { return true };
-    if turn.next.restored.contains_key(name) || member.node.metadata.labels.contains_key(WITNESS) {
-        return true;
-    }
-    let job = names::node_job(turn.name(), types::RESTORE_VM, name);
-    let ending = match jobs::course(turn, &job) {
-        Course::Missing => {
-            jobs::on_node(turn, types::RESTORE_VM, member.node);
-            None
-        }
-        Course::Running => None,
-        Course::Done => Some(Ending::Succeeded),
-        // The node is upgraded all the same; that its VMs may be off is told.
-        Course::Failed { reason, message } => {
-            let why = if message.is_empty() { &reason } else { &message };
-            let message = format!("{}: {why}", stopped.replace(',', ", "));
-            Some(Ending::Failed { reason, message })
-        }
-    };
-    if let Some(ending) = ending {
-        turn.next.restored.insert(name.to_owned(), ending);
-        return true;
-    }
-    turn.wait(Subject::node(name), Reason::JobRunning, format!("Job {NAMESPACE}/{job} starts the VMs of {name} again"));
-    false
-}
-
-/// A node that has its turn once more stops VMs once more: a Job that has started them before says nothing of that.
-fn forget_restored(turn: &mut Turn<'_>, name: &str) {
-    if turn.next.restored.remove(name).is_none() {
-        return;
-    }
-    let job = names::node_job(turn.name(), types::RESTORE_VM, name);
-    let uid = turn.job(&job).map(|job| job.metadata.uid.clone());
-    turn.next.discarded.extend(uid);
 }

@@ -78,6 +78,9 @@ pub struct Progress {
     /// Nodes that were no part of it when it succeeded, since Harvester does not manage them.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub left_out: BTreeSet<String>,
+    /// VMs that the steps of a stock release have stopped for a node.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub stopped: BTreeMap<String, BTreeSet<String>>,
     /// How the VMs that were stopped for a node were started again.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub restored: BTreeMap<String, Ending>,

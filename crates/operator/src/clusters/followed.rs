@@ -68,7 +68,8 @@ impl Followed {
         let (to, news) = unbounded_channel();
         let mut tasks = JoinSet::new();
         for (number, source) in sources.iter().enumerate() {
-            let collection = follow::Collection { path: source.path.clone(), label: "", metadata_only: false };
+            let collection =
+                follow::Collection { path: source.path.clone(), label: "", name: String::new(), metadata_only: false };
             let ear = Ear { number, to: to.clone(), listed: Vec::new() };
             tasks.spawn(follow::follow(api.clone(), clock, collection, ear));
         }

@@ -95,7 +95,7 @@ impl Books {
         let source = (collection, path.clone());
         self.awaited.insert(source.clone());
         let ear = Ear { source, prefix: prefix.to_owned(), listed: Vec::new(), news: self.ear.clone() };
-        let followed = follow::Collection { path, label, metadata_only: false };
+        let followed = follow::Collection { path, label, name: String::new(), metadata_only: false };
         self.watches.spawn(follow(api, self.clock, followed, ear));
     }
 

@@ -58,7 +58,7 @@ pub const PARTS: [Part; 18] = [
 impl Part {
     pub fn followed(self) -> follow::Collection {
         let metadata_only = self.collection == Collection::Nodes;
-        follow::Collection { path: self.path_in(self.namespace), label: self.label, metadata_only }
+        follow::Collection { path: self.path_in(self.namespace), label: self.label, name: String::new(), metadata_only }
     }
 
     /// As far as it concerns clusters of a namespace.

@@ -16,7 +16,7 @@ use drover_core::cluster::harvester::Upgrade;
 use drover_core::cluster::{Cause, Cluster};
 use drover_core::decision::{Act, Question, Reason, Write};
 use drover_core::harvester::admission::Verdict;
-use drover_core::harvester::followed::BY_UPGRADES;
+use drover_core::harvester::followed::{BY_UPGRADES, meanwhile};
 use drover_core::harvester::{Admission, Fetched, Served, Settings, View, decide};
 use drover_core::plan::Trouble;
 use jiff::Timestamp;
@@ -182,7 +182,9 @@ impl Driver {
     }
 
     fn wake_all(&mut self) {
-        let names = upgrades(self.mirror.cluster());
+        // What is known of an Upgrade is kept while one more kind is waited for.
+        let Some(cluster) = self.mirror.cluster() else { return };
+        let names = upgrades(cluster);
         self.desks.retain(|name, desk| desk.in_flight || names.contains(name));
         self.fetched.retain(|name, _| names.contains(name));
         self.judged.retain(|name, _| names.contains(name));
@@ -201,6 +203,12 @@ impl Driver {
         let is_due = |desk: &Desk| desk.due_at().is_some_and(|due| due <= now);
         let due: Vec<String> =
             self.desks.iter().filter(|(_, desk)| is_due(desk)).map(|(name, _)| name.clone()).collect();
+        if !due.is_empty()
+            && let Some(cluster) = self.mirror.cluster()
+        {
+            let wanted = meanwhile(cluster);
+            self.mirror.follow_meanwhile(&wanted);
+        }
         for name in due {
             let stages = self.decide(&name, now);
             self.send(&name, stages, now);
@@ -296,9 +304,9 @@ impl Driver {
     }
 }
 
-fn upgrades(cluster: Option<&Cluster>) -> Vec<String> {
-    let all = cluster.map(|cluster| cluster.harvester.upgrades.in_namespace(drover_api::harvester::NAMESPACE));
-    all.into_iter().flatten().map(|upgrade| upgrade.metadata.name.clone()).collect()
+fn upgrades(cluster: &Cluster) -> Vec<String> {
+    let all = cluster.harvester.upgrades.in_namespace(drover_api::harvester::NAMESPACE);
+    all.map(|upgrade| upgrade.metadata.name.clone()).collect()
 }
 
 /// What this process may not see: nothing is decided on less than all.

@@ -62,7 +62,7 @@ impl Part {
             Part::Job | Part::Pod => PLAN_OF,
             _ => "",
         };
-        Collection { path: self.path(namespace), label, metadata_only: false }
+        Collection { path: self.path(namespace), label, name: String::new(), metadata_only: false }
     }
 }
 

@@ -215,7 +215,7 @@ pub fn path_of(resource: &Resource, version: &str) -> String {
 }
 
 /// The best version that both sides know; of kinds that every cluster has, also without discovery.
-pub fn version_of<'a>(resource: &'a Resource, served: &BTreeMap<String, BTreeSet<String>>) -> Option<&'a str> {
+pub fn version_of(resource: &Resource, served: &BTreeMap<String, BTreeSet<String>>) -> Option<&'static str> {
     if resource.is_built_in() {
         return resource.versions.first().copied();
     }

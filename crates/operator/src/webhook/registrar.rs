@@ -66,7 +66,7 @@ impl Part {
             Part::Deployment => format!("/apis/apps/v1/namespaces/{NAMESPACE}/deployments"),
         };
         let label = if self == Part::Deployment { "" } else { WEBHOOK };
-        Collection { path, label, metadata_only: false }
+        Collection { path, label, name: String::new(), metadata_only: false }
     }
 }
 

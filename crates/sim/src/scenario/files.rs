@@ -88,6 +88,8 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-stock-plan-fails",
     "harvester-stock-retried",
     "harvester-stock-started-over",
+    "harvester-stock-vms",
+    "harvester-stock-volumes",
     "harvester-unknown-release",
     "harvester-repository-vm",
     "harvester-repository-hangs",

@@ -139,6 +139,9 @@ pub struct Vm {
     /// Whether its volume can be used on two nodes at once, without which it cannot migrate.
     #[serde(default = "yes")]
     pub migratable: bool,
+    /// A device of its host is passed through to it, which keeps it there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub host_device: bool,
     /// `Always`, `RerunOnFailure`, `Manual`, `Halted` or `Once`.
     #[serde(default = "always")]
     pub run_strategy: String,
@@ -167,6 +170,7 @@ impl Vm {
         Vm {
             name: name.to_owned(),
             migratable: yes(),
+            host_device: false,
             run_strategy: always(),
             replicas: three(),
             annotations: BTreeMap::new(),
@@ -265,7 +269,12 @@ impl Scenario {
         let mut release = json!({
             "harvester": upgrade.to, "harvesterChart": chart, "os": format!("Harvester {}", upgrade.to),
             "kubernetes": self.to, "rancher": harvester.rancher, "monitoringChart": "106.1.2", "loggingChart": "106.0.1",
-            "minUpgradableVersion": "", "drover": {},
+            "loggingChartHarvesterEventRouter": "0.3.1", "minUpgradableVersion": "", "drover": {},
+            "rancherDependencies": {
+                "fleet": { "chart": "107.0.0+up0.13.0", "app": "0.13.0" },
+                "fleet-crd": { "chart": "107.0.0+up0.13.0", "app": "0.13.0" },
+                "rancher-webhook": { "chart": "107.0.0+up0.8.0", "app": "0.8.0" },
+            },
         });
         super::merge(&mut release, &upgrade.release);
         Some(release)
@@ -366,6 +375,10 @@ impl Scenario {
         let mode = if vm.migratable { "ReadWriteMany" } else { "ReadWriteOnce" };
         let volume = format!("pvc-{}", vm.name);
         let replicas = vm.replicas.min(self.keepers().len());
+        let mut devices = json!({ "disks": [{ "name": "root", "disk": { "bus": "virtio" } }] });
+        if vm.host_device {
+            devices["hostDevices"] = json!([{ "name": "gpu", "deviceName": "example.com/gpu" }]);
+        }
         vec![
             json!({
                 "apiVersion": "longhorn.io/v1beta2", "kind": "Volume",
@@ -391,7 +404,7 @@ impl Scenario {
                         "metadata": { "labels": { "harvesterhci.io/vmName": vm.name }, "annotations": vm.annotations },
                         "spec": {
                             "evictionStrategy": "LiveMigrateIfPossible",
-                            "domain": { "devices": { "disks": [{ "name": "root", "disk": { "bus": "virtio" } }] } },
+                            "domain": { "devices": devices },
                             "volumes": [{ "name": "root", "persistentVolumeClaim": { "claimName": vm.name } }],
                         },
                     },

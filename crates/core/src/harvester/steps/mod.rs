@@ -150,6 +150,25 @@ pub(crate) fn next_for(cluster: &Cluster, order: &Order, upgrade: &Upgrade, done
     }
 }
 
+/// What the steps of a stock release leave attached to a node that they empty: writes that detach what nobody uses, and what is waited for.
+/// Nothing if the planner may drain it. When its VMs have left, none of its replicas may be the last one, either.
+pub(super) fn unused_volumes(
+    cluster: &Cluster,
+    upgrade: &Upgrade,
+    node: &str,
+    is_emptied: bool,
+    now: Timestamp,
+) -> Option<(Vec<Write>, Vec<Wait>)> {
+    let order = Order { kind: Kind::PreDrain, upgrade: upgrade.metadata.name.clone(), node: node.to_owned() };
+    let (release, done) = (Noted::default(), Done::default());
+    let scene = Scene { cluster, order: &order, upgrade, release, done: &done, now };
+    let left = volumes::detach_unused(&scene);
+    match left.or_else(|| volumes::last_here(&scene).filter(|_| is_emptied))? {
+        Next::Wait { writes, waits } => Some((writes, waits)),
+        _ => None,
+    }
+}
+
 impl Scene<'_> {
     fn wait(&self, subject: Subject, reason: Reason, sentence: impl Into<String>) -> Next {
         Next::Wait { writes: Vec::new(), waits: vec![Wait::new(subject, reason, sentence, self.now)] }

@@ -8,6 +8,7 @@ use drover_api::longhorn::volume_attachment::types;
 use serde_json::{Value, json};
 
 use super::{Next, Scene};
+use crate::cluster::Projection;
 use crate::cluster::longhorn::{Engine, Ticket, Volume, VolumeAttachment};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait, Write};
 
@@ -75,7 +76,11 @@ struct Kept {
 }
 
 fn kept(scene: &Scene<'_>, engine: &Engine) -> Option<Kept> {
-    let Some(volume) = volume_of(scene, engine) else { return Some(orphan(engine, "whose volume is gone")) };
+    let Some(volume) = volume_of(scene, engine) else {
+        // One that was not seen may be there.
+        let is_seen = scene.cluster.unseen.iter().all(|unseen| unseen.kind != Volume::KIND);
+        return is_seen.then(|| orphan(engine, "whose volume is gone"));
+    };
     let is_left = volume.status.state == states::DETACHED && engine.spec.desire_state != instances::STOPPED;
     if is_left {
         return Some(orphan(engine, "whose volume is detached"));
@@ -156,7 +161,7 @@ mod tests {
 
     use super::super::{Done, HostDeed, Kind as StepKind, Order, next};
     use super::*;
-    use crate::cluster::Cluster;
+    use crate::cluster::{Cause, Cluster, Unseen};
 
     fn of_longhorn(kind: &str, name: &str, spec: Value, status: Value) -> Value {
         let metadata = json!({ "name": name, "namespace": "longhorn-system", "uid": name, "resourceVersion": "7" });
@@ -239,6 +244,15 @@ mod tests {
         let (writes, sentence) = kept_by(&attached(ticket("backup-controller"), ["RW", "RW"]));
         assert_eq!(writes, []);
         assert!(sentence.ends_with("data (backup-controller)"), "{sentence}");
+    }
+
+    #[test]
+    fn no_engine_goes_where_volumes_cannot_be_seen() {
+        let mut cluster = attached(ticket("csi-attacher"), ["RW", "RW"]);
+        cluster.take(engine("lost-e-1", "lost", json!({ "currentState": "running" })).to_string().as_bytes());
+        let cause = Cause::Unreachable("503 Service Unavailable".to_owned());
+        cluster.unseen.push(Unseen { kind: "Volume.longhorn.io".to_owned(), object: None, cause });
+        assert_eq!(pre_drain(&cluster), Next::Done);
     }
 
     #[test]

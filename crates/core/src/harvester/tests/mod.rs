@@ -8,6 +8,7 @@ mod meanwhile;
 mod pausing;
 mod planner;
 mod skip;
+mod stock;
 mod stories;
 mod way;
 
