@@ -27,6 +27,8 @@ foreign_part! {
 
 /// As Harvester names it.
 pub const NAME: &str = "kubevirt";
+/// The DaemonSet of what runs VMs on nodes.
+pub const HANDLER: &str = "virt-handler";
 /// Its phase when all is there.
 pub const DEPLOYED: &str = "Deployed";
 pub const DEPLOYING: &str = "Deploying";

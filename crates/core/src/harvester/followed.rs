@@ -1,5 +1,6 @@
 //! The kinds that Upgrades and their steps rest on, where they are, and with which label.
 
+use drover_api::daemon_set::POD_TEMPLATE_GENERATION;
 use drover_api::harvester::addon::names::DESCHEDULER_NAMESPACE;
 use drover_api::harvester::jobs::UPGRADE;
 use drover_api::harvester::{CATTLE_NAMESPACE, FLEET_NAMESPACE, NAMESPACE};
@@ -129,6 +130,10 @@ const BY_SERVICE_STEPS: &[Followed] = &[
     all("Deployment"),
     all("StatefulSet"),
     all("DaemonSet"),
+    labelled("Pod", "", POD_TEMPLATE_GENERATION),
+    // Who takes part, and who does not and is waited for by nobody.
+    all("Node"),
+    within("Machine", FLEET_NAMESPACE),
     labelled("Job", helm_chart::NAMESPACE, CHART_OF_RANCHER),
     labelled("Pod", helm_chart::NAMESPACE, CHART_OF_RANCHER),
 ];

@@ -99,6 +99,42 @@ fn node(name: &str, more: Value) -> Value {
     node
 }
 
+/// A node that takes part, with its Machine.
+fn member(name: &str) -> [Value; 2] {
+    let machine = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine",
+        "metadata": { "name": format!("custom-{name}"), "namespace": "fleet-local" }, "status": { "nodeRef": { "name": name } },
+    });
+    [node(name, json!({ "metadata": { "labels": { "harvesterhci.io/managed": "true" } } })), machine]
+}
+
+/// On three nodes, whose template was changed once.
+fn daemon_set(namespace: &str, name: &str, updated: i64, ready: i64) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": {
+            "name": name, "namespace": namespace, "uid": name, "generation": 2,
+            "annotations": { "deprecated.daemonset.template.generation": "2" },
+        },
+        "status": {
+            "observedGeneration": 2, "desiredNumberScheduled": 3, "updatedNumberScheduled": updated, "numberReady": ready,
+        },
+    })
+}
+
+/// Of such a DaemonSet.
+fn daemon(namespace: &str, set: &str, node: &str, template: &str, ready: &str) -> Value {
+    let owner = json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": set, "uid": set, "controller": true }]);
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": format!("{set}-{node}"), "namespace": namespace, "ownerReferences": owner,
+            "labels": { "pod-template-generation": template },
+        },
+        "spec": { "nodeName": node }, "status": { "conditions": [{ "type": "Ready", "status": ready }] },
+    })
+}
+
 mod manifests {
     use super::*;
 

@@ -43,7 +43,8 @@ fn manager(node: &str, image: &str, state: &str) -> Value {
 /// Two nodes that keep volumes, and the image that Longhorn starts on them.
 fn storage() -> Vec<Value> {
     let image = stored("Setting", "default-instance-manager-image", json!({ "value": "v2" }));
-    vec![stored("Node", "node-1", json!({})), stored("Node", "node-2", json!({})), image]
+    let nodes = ["node-1", "node-2"].map(|name| stored("Node", name, json!({})));
+    [nodes.to_vec(), member("node-1").to_vec(), member("node-2").to_vec(), vec![image]].concat()
 }
 
 #[test]
@@ -74,15 +75,11 @@ fn nothing_after_kubevirt_is_touched_before_it_is_there() {
 }
 
 #[test]
-fn longhorns_managers_are_waited_for_on_every_node() {
+fn longhorns_managers_are_waited_for_on_every_node_that_takes_part() {
     let managers = |updated: i64, observed: i64| {
-        json!({
-            "apiVersion": "apps/v1", "kind": "DaemonSet",
-            "metadata": { "name": "longhorn-manager", "namespace": "longhorn-system", "generation": 2 },
-            "status": {
-                "observedGeneration": observed, "desiredNumberScheduled": 3, "updatedNumberScheduled": updated, "numberReady": 3,
-            },
-        })
+        let mut managers = daemon_set("longhorn-system", "longhorn-manager", updated, 3);
+        managers["status"]["observedGeneration"] = json!(observed);
+        managers
     };
     for on_its_way in [managers(2, 2), managers(3, 1)] {
         let next = with("", &[on_its_way]);
@@ -95,7 +92,65 @@ fn longhorns_managers_are_waited_for_on_every_node() {
 }
 
 #[test]
-fn an_instance_manager_of_the_new_image_runs_on_every_node_or_its_lack_is_told_after_five_minutes() {
+fn longhorn_is_not_waited_for_on_a_node_that_takes_no_part_and_the_node_is_named() {
+    let pod =
+        |node: &str, template: &str, ready: &str| daemon("longhorn-system", "longhorn-manager", node, template, ready);
+    let image = stored("Setting", "default-instance-manager-image", json!({ "value": "v2" }));
+    let known = |stray: Vec<Value>, pods: &[Value]| {
+        let managers = [manager("node-1", "v2", "running"), manager("node-2", "v2", "running")];
+        let nodes = ["node-1", "node-2", "stray"].map(|name| stored("Node", name, json!({})));
+        let told = book("longhorn", "waits");
+        let all = [
+            member("node-1").to_vec(),
+            member("node-2").to_vec(),
+            stray,
+            managers.to_vec(),
+            nodes.to_vec(),
+            vec![image.clone(), daemon_set("longhorn-system", "longhorn-manager", 2, 2), told],
+            pods.to_vec(),
+        ];
+        with("", &all.concat())
+    };
+    let told = |next: &Next| acts(next).into_iter().map(|(_, act)| act["data"]["longhorn"].clone()).collect::<Vec<_>>();
+    let stray = || vec![node("stray", json!({}))];
+    let dead = pod("stray", "1", "Unknown");
+
+    let done = known(stray(), &[pod("node-1", "2", "True"), pod("node-2", "2", "True"), dead.clone()]);
+    assert_eq!((told(&done), waits(&done)), (vec![json!("done without stray")], vec![]));
+
+    let sentence = "DaemonSet longhorn-system/longhorn-manager is not rolled out";
+    // Kubernetes may wait for it before it goes on with the others.
+    let with_stray = format!("{sentence}; its pods on stray are not ready, either (no part of the upgrade)");
+    for second in [vec![pod("node-2", "1", "True")], vec![pod("node-2", "2", "False")], vec![]] {
+        let next = known(stray(), &[second, vec![pod("node-1", "2", "True"), dead.clone()]].concat());
+        let Next::Wait { waits, .. } = &next else { panic!("{next:?}") };
+        assert_eq!(waits[0].sentence, with_stray);
+        assert!(waits[0].remedy.as_ref().unwrap().ends_with("if it gets no further: kubectl delete node stray"));
+    }
+    // One that takes part is waited for, whatever it is like.
+    let next = known(member("stray").to_vec(), &[pod("node-1", "2", "True"), pod("node-2", "2", "True"), dead.clone()]);
+    assert_eq!(waits(&next), [(Reason::ServiceNotReady, sentence)]);
+}
+
+#[test]
+fn a_node_that_takes_no_part_and_keeps_kubevirt_is_named() {
+    let pod = |node: &str, ready: &str| daemon("harvester-system", "virt-handler", node, "2", ready);
+    let objects = [
+        member("node-1").to_vec(),
+        member("node-2").to_vec(),
+        vec![node("stray", json!({})), kubevirt("Deploying", "1.6.0")],
+        vec![daemon_set("harvester-system", "virt-handler", 3, 2)],
+        vec![pod("node-1", "True"), pod("node-2", "True"), pod("stray", "Unknown")],
+    ];
+    let Next::Wait { waits, .. } = with("1.7.0", &objects.concat()) else { panic!() };
+    let sentence = "KubeVirt harvester-system/kubevirt is not deployed at 1.7.0: it is Deploying, and runs 1.6.0; \
+                    it waits for its pods on stray (no part of the upgrade)";
+    let remedy = "bring that back, or remove it: kubectl delete node stray";
+    assert_eq!((waits[0].sentence.as_str(), waits[0].remedy.as_deref()), (sentence, Some(remedy)));
+}
+
+#[test]
+fn an_instance_manager_of_the_new_image_runs_on_every_node_that_takes_part_or_its_lack_is_told_after_five_minutes() {
     let with_managers = |managers: &[Value], state: &str| {
         let all: Vec<Value> =
             storage().into_iter().chain(managers.iter().cloned()).chain([book("longhorn", state)]).collect();
