@@ -43,6 +43,7 @@ fn components<'a>(scene: &Scene<'_>) -> Vec<Component<'a>> {
         |name: &str, standing: fn(&Scene<'_>) -> Standing| -> Component<'a> { (name.to_owned(), Box::new(standing)) };
     let mut all = vec![
         named("hold-charts", |scene| hold_charts(scene).into()),
+        named("hold-kubevirt", |scene| products::hold_kubevirt(scene).into()),
         named("rancher", |scene| rancher::raise(scene).into()),
         named("fleet-agent", fleet::agent),
         named("harvester-crd", |scene| chart(scene, charts::HARVESTER_CRD, &scene.release.harvester_chart).into()),

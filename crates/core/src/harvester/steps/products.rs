@@ -3,21 +3,47 @@
 
 use std::collections::BTreeSet;
 
-use drover_api::harvester::NAMESPACE;
+use drover_api::harvester::upgrade::annotations::WORKLOAD_UPDATE_METHODS;
+use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
 use drover_api::kubevirt::kube_virt::{DEPLOYED, HANDLER, NAME as KUBEVIRT};
 use drover_api::longhorn::instance_manager::RUNNING;
 use drover_api::longhorn::setting::names::INSTANCE_MANAGER_IMAGE;
 use drover_api::longhorn::{MANAGER, NAMESPACE as STORAGE};
+use drover_api::rancher::managed_chart::names::HARVESTER;
 use jiff::SignedDuration;
+use serde_json::{Value, json};
 
+use super::super::workloads;
 use super::manifests::Standing;
 use super::rollouts::{self, Rollout};
 use super::{Next, Scene};
-use crate::decision::{Kind, Reason, Subject, Wait};
+use crate::decision::{Act, Kind, Reason, Subject, Wait};
 
 /// A node where no instance manager starts is told of, and keeps nobody for longer: whether volumes are sound without it is looked at
 /// before any node is emptied.
 const FOR_INSTANCE_MANAGERS: SignedDuration = SignedDuration::from_mins(5);
+
+/// KubeVirt leaves VMs on the version that they run on: with a new one it would move them all about while the services are raised, and again
+/// when their nodes are emptied. The chart is held meanwhile, and says so when it is raised. What it said before is noted first.
+pub(super) fn hold_kubevirt(scene: &Scene<'_>) -> Option<Next> {
+    let chart = scene.cluster.harvester.charts.get(FLEET_NAMESPACE, HARVESTER)?;
+    let now = chart.spec.values.pointer(workloads::METHODS).unwrap_or(&Value::Null);
+    if now == &json!([]) {
+        return None;
+    }
+    let (before, upgrade) = (now.to_string(), &scene.upgrade.metadata);
+    if upgrade.annotations.get(WORKLOAD_UPDATE_METHODS) != Some(&before) {
+        let version = upgrade.resource_version.to_string();
+        let note =
+            json!({ "metadata": { "resourceVersion": version, "annotations": { WORKLOAD_UPDATE_METHODS: before } } });
+        return Some(scene.write(Subject::new(Kind::Upgrade, NAMESPACE, &scene.order.upgrade), Act::Patch(note)));
+    }
+    let version = chart.metadata.resource_version.to_string();
+    let patch = json!({
+        "metadata": { "resourceVersion": version }, "spec": { "values": workloads::moving_by(&json!([])) },
+    });
+    Some(scene.write(Subject::new(Kind::ManagedChart, FLEET_NAMESPACE, HARVESTER), Act::Patch(patch)))
+}
 
 /// KubeVirt is of the version that the release names, and has all of its parts.
 pub(super) fn kubevirt(scene: &Scene<'_>) -> Option<Next> {

@@ -144,7 +144,7 @@ mod manifests {
         let mut chart = json!({
             "apiVersion": "management.cattle.io/v3", "kind": "ManagedChart",
             "metadata": { "name": name, "namespace": "fleet-local", "resourceVersion": "5", "generation": 2, "annotations": {} },
-            "spec": { "version": "1.7.0", "paused": true },
+            "spec": { "version": "1.7.0", "paused": true, "values": moving(&json!([])) },
             "status": { "observedGeneration": 2, "conditions": [{ "type": "Ready", "status": "True" }] },
         });
         json_patch::merge(&mut chart, &more);
@@ -154,10 +154,13 @@ mod manifests {
     /// A chart that this Upgrade has brought to a version.
     fn raised(name: &str, version: &str) -> Value {
         let annotations = json!({ "upgrade.harvesterhci.io/last-upgrade-name": "u" });
-        chart(
-            name,
-            json!({ "metadata": { "annotations": annotations }, "spec": { "version": version, "paused": false } }),
-        )
+        let spec = json!({ "version": version, "paused": false });
+        chart(name, json!({ "metadata": { "annotations": annotations }, "spec": spec }))
+    }
+
+    /// How KubeVirt moves workloads to its new version.
+    pub(super) fn moving(methods: &Value) -> Value {
+        json!({ "kubevirt": { "spec": { "workloadUpdateStrategy": { "workloadUpdateMethods": methods } } } })
     }
 
     pub(super) fn all_raised() -> Vec<Value> {
@@ -167,9 +170,10 @@ mod manifests {
             .collect()
     }
 
-    pub(super) fn told(states: [&str; 12]) -> Value {
+    pub(super) fn told(states: [&str; 13]) -> Value {
         let names = [
             "hold-charts",
+            "hold-kubevirt",
             "rancher",
             "fleet-agent",
             "harvester-crd",
@@ -258,6 +262,7 @@ mod manifests {
             "done",
             "done",
             "done",
+            "done",
             "under way",
             "waits",
             "waits",
@@ -277,9 +282,9 @@ mod manifests {
 
         objects[1] = raised("harvester", "1.8.0");
         let end = acts(&look(&objects, Kind::Manifests, ""));
-        let patch = json!({ "metadata": { "resourceVersion": "7" }, "data": told(["done"; 12]) });
+        let patch = json!({ "metadata": { "resourceVersion": "7" }, "data": told(["done"; 13]) });
         assert_eq!(end, [("ConfigMap/harvester-system/u-apply-manifests".to_owned(), patch)]);
-        objects[4] = map("u-apply-manifests", told(["done"; 12]));
+        objects[4] = map("u-apply-manifests", told(["done"; 13]));
         assert_eq!(look(&objects, Kind::Manifests, ""), Next::Done);
     }
 }

@@ -1,6 +1,6 @@
 //! What the chart of Harvester leaves to operators of its own: KubeVirt and Longhorn.
 
-use super::manifests::{all_raised, told};
+use super::manifests::{all_raised, moving, told};
 use super::*;
 
 /// The services of a release that names this KubeVirt, beside these objects.
@@ -18,7 +18,7 @@ fn kubevirt(phase: &str, version: &str) -> Value {
 }
 
 fn book(component: &str, state: &str) -> Value {
-    let mut states = told(["done"; 12]);
+    let mut states = told(["done"; 13]);
     states[component] = json!(state);
     map("u-apply-manifests", states)
 }
@@ -61,6 +61,46 @@ fn kubevirt_is_waited_for_until_all_of_it_is_of_the_version_that_the_release_nam
     assert_eq!(said("", "Deploying", "1.6.0"), waits(": it is Deploying"), "a release need not name it");
     assert_eq!(said("", "Deployed", "1.6.0"), None);
     assert_eq!(with("1.7.0", &[book("kubevirt", "done")]), Next::Done, "a cluster need not have it");
+}
+
+#[test]
+fn kubevirt_moves_no_vm_to_its_new_version_and_what_it_was_asked_for_is_noted_first() {
+    let known = |values: Value, noted: Option<&str>| {
+        let chart = json!({
+            "apiVersion": "management.cattle.io/v3", "kind": "ManagedChart",
+            "metadata": { "name": "harvester", "namespace": "fleet-local", "resourceVersion": "5" },
+            "spec": { "version": "1.7.0", "paused": true, "values": values },
+        });
+        let mut known = cluster([chart]);
+        let mut upgrade = known.harvester.upgrades.get("harvester-system", "u").unwrap().clone();
+        let noted =
+            noted.map(|noted| ("harvesterhci.io/kubevirt-workload-update-methods".to_owned(), noted.to_owned()));
+        upgrade.metadata.annotations.extend(noted);
+        known.looked_at = noon();
+        let all = acts(&next_for(&known, &order(Kind::Manifests, ""), &upgrade, &Done::default(), noon()));
+        all.into_iter().find(|(subject, _)| !subject.starts_with("ConfigMap/"))
+    };
+    let note = |text: &str| {
+        let annotations = json!({ "harvesterhci.io/kubevirt-workload-update-methods": text });
+        let patch = json!({ "metadata": { "resourceVersion": "0", "annotations": annotations } });
+        Some(("Upgrade/harvester-system/u".to_owned(), patch))
+    };
+    let held = || {
+        let patch = json!({ "metadata": { "resourceVersion": "5" }, "spec": { "values": moving(&json!([])) } });
+        Some(("ManagedChart/fleet-local/harvester".to_owned(), patch))
+    };
+    assert_eq!(known(json!({}), None), note("null"), "the chart says it by itself");
+    assert_eq!(known(Value::Null, Some("null")), held());
+    let evicts = moving(&json!(["Evict"]));
+    assert_eq!(known(evicts.clone(), None), note(r#"["Evict"]"#));
+    assert_eq!(known(evicts.clone(), Some("null")), note(r#"["Evict"]"#), "somebody has changed it since");
+    assert_eq!(known(evicts, Some(r#"["Evict"]"#)), held());
+
+    let raised = known(moving(&json!([])), None).unwrap();
+    assert_eq!(
+        (raised.0.as_str(), &raised.1["spec"]["version"]),
+        ("ManagedChart/fleet-local/harvester", &json!("1.8.0"))
+    );
 }
 
 #[test]
