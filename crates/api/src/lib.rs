@@ -5,6 +5,7 @@
 
 pub mod cluster_api;
 pub mod crds;
+pub mod daemon_set;
 pub mod fleet;
 pub mod foreign;
 pub mod harvester;

@@ -27,8 +27,12 @@ foreign_part! {
 
 /// As Harvester names it.
 pub const NAME: &str = "kubevirt";
+/// The DaemonSet of what runs VMs on nodes.
+pub const HANDLER: &str = "virt-handler";
 /// Its phase when all is there.
 pub const DEPLOYED: &str = "Deployed";
 pub const DEPLOYING: &str = "Deploying";
+/// A way to bring workloads to a new version: they are moved.
+pub const LIVE_MIGRATE: &str = "LiveMigrate";
 /// The condition of an installation that is on its way to another version.
 pub const PROGRESSING: &str = "Progressing";

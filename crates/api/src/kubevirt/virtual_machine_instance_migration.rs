@@ -28,6 +28,10 @@ foreign_part! {
 pub const VMI_NAME: &str = "kubevirt.io/vmi-name";
 /// What the names of migrations begin with that a drain has caused.
 pub const EVACUATION_PREFIX: &str = "kubevirt-evacuation";
+/// And those by which workloads come to a new version of KubeVirt.
+pub const WORKLOAD_UPDATE_PREFIX: &str = "kubevirt-workload-update";
+/// An annotation of these.
+pub const WORKLOAD_UPDATE: &str = "kubevirt.io/workloadUpdateMigration";
 /// An annotation: the node that is evacuated by it.
 pub const EVACUATION: &str = "kubevirt.io/evacuationMigration";
 pub const FINALIZER: &str = "kubevirt.io/migrationJobFinalize";

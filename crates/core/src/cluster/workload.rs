@@ -69,6 +69,8 @@ pub struct DaemonSet {
 pub struct DaemonSetStatus {
     pub desired_number_scheduled: i64,
     pub current_number_scheduled: i64,
+    /// Nodes that have a pod and should have none.
+    pub number_misscheduled: i64,
     pub number_ready: i64,
     pub number_unavailable: i64,
     pub updated_number_scheduled: i64,

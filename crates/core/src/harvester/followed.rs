@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use drover_api::daemon_set::POD_TEMPLATE_GENERATION;
 use drover_api::harvester::addon::names::DESCHEDULER_NAMESPACE;
 use drover_api::harvester::jobs::UPGRADE;
 use drover_api::harvester::{CATTLE_NAMESPACE, FLEET_NAMESPACE, NAMESPACE};
@@ -173,6 +174,10 @@ const BY_SERVICE_STEPS: &[Followed] = &[
     all("Deployment"),
     all("StatefulSet"),
     all("DaemonSet"),
+    labelled("Pod", "", POD_TEMPLATE_GENERATION),
+    // Who takes part, and who does not and is waited for by nobody.
+    all("Node"),
+    within("Machine", FLEET_NAMESPACE),
     labelled("Job", helm_chart::NAMESPACE, CHART_OF_RANCHER),
     labelled("Pod", helm_chart::NAMESPACE, CHART_OF_RANCHER),
 ];

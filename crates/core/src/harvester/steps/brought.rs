@@ -1,12 +1,15 @@
 //! Further manifests that a release brings: files of YAML, each a component. They are applied object by object, as often as a step
 //! begins anew, which changes nothing then; and whatever runs pods among them is waited for.
 
+use std::collections::BTreeSet;
+
 use drover_api::harvester::NAMESPACE;
 use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::super::names;
 use super::manifests::{Component, Standing};
+use super::rollouts::{self, Rollout};
 use super::{Next, Scene, Tried};
 use crate::decision::{Kind, Reason, Subject, Wait};
 use crate::guest::tanzu::addons::objects;
@@ -53,15 +56,20 @@ fn apply(scene: &Scene<'_>, path: &str) -> Standing {
             _ => return Standing::Unfinished(Next::Apply(object.clone())),
         }
     }
-    match objects.iter().find(|object| is_on_its_way(scene, object)) {
-        Some(object) => {
-            let sentence = format!("{} of the manifest {path} is not rolled out", shown(object));
-            let (kind, name) = (word(&object["kind"]).to_lowercase(), word(&object["metadata"]["name"]));
-            let remedy = format!("kubectl -n {} rollout status {kind}/{name}", namespace_of(object));
-            Standing::Unfinished(wait(scene, sentence, &remedy))
+    let mut all_without = BTreeSet::new();
+    for object in &objects {
+        match rollout(scene, object) {
+            Rollout::OnItsWay { beside } => {
+                let sentence = format!("{} of the manifest {path} is not rolled out", shown(object));
+                let (kind, name) = (word(&object["kind"]).to_lowercase(), word(&object["metadata"]["name"]));
+                let remedy = format!("kubectl -n {} rollout status {kind}/{name}", namespace_of(object));
+                let (sentence, remedy) = rollouts::told(sentence, remedy, &beside);
+                return Standing::Unfinished(wait(scene, sentence, &remedy));
+            }
+            Rollout::Done { without } => all_without.extend(without),
         }
-        None => Standing::Done,
     }
+    Standing::Without(all_without)
 }
 
 fn understood(text: &str) -> Result<Vec<Value>, String> {
@@ -101,26 +109,36 @@ fn word(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Whether its pods are not yet those of what was applied.
-fn is_on_its_way(scene: &Scene<'_>, object: &Value) -> bool {
+/// Whether its pods are those of what was applied.
+fn rollout(scene: &Scene<'_>, object: &Value) -> Rollout {
     let applied = match scene.done.applied.get(&shown(object)) {
         Some(Tried { answer: Ok(generation), .. }) => *generation,
         _ => 0,
     };
     let (namespace, name) = (namespace_of(object), word(&object["metadata"]["name"]));
     let cluster = scene.cluster;
+    let all_or_nothing = |is_rolled_out: bool| match is_rolled_out {
+        true => Rollout::Done { without: BTreeSet::new() },
+        false => Rollout::OnItsWay { beside: BTreeSet::new() },
+    };
     let state = match word(&object["kind"]) {
         "Deployment" => {
-            cluster.deployments.get(namespace, name).map(|one| (one.metadata.generation, one.is_rolled_out()))
+            let known = cluster.deployments.get(namespace, name);
+            known.map(|one| (one.metadata.generation, all_or_nothing(one.is_rolled_out())))
         }
         "StatefulSet" => {
-            cluster.stateful_sets.get(namespace, name).map(|one| (one.metadata.generation, one.is_rolled_out()))
+            let known = cluster.stateful_sets.get(namespace, name);
+            known.map(|one| (one.metadata.generation, all_or_nothing(one.is_rolled_out())))
         }
         "DaemonSet" => {
-            cluster.daemon_sets.get(namespace, name).map(|one| (one.metadata.generation, one.is_rolled_out()))
+            let known = cluster.daemon_sets.get(namespace, name);
+            known.map(|one| (one.metadata.generation, rollouts::of(cluster, one)))
         }
-        _ => return false,
+        _ => return all_or_nothing(true),
     };
-    // What is seen may be from before it was applied.
-    state.is_none_or(|(generation, is_rolled_out)| generation < applied || !is_rolled_out)
+    match state {
+        Some((generation, rollout)) if generation >= applied => rollout,
+        // What is seen may be from before it was applied.
+        _ => Rollout::OnItsWay { beside: BTreeSet::new() },
+    }
 }

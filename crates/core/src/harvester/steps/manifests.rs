@@ -1,7 +1,7 @@
 //! The system services, component by component. Each finds out by itself whether it is done, so that whoever begins anew
 //! goes on where the last one stopped; how far each is stands in a ConfigMap.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
 use drover_api::rancher::managed_chart::{READY, annotations, names as charts};
@@ -19,6 +19,8 @@ use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait, Write};
 pub(super) enum Standing {
     /// It is as the release asks.
     Done,
+    /// It is so everywhere but on these nodes, which take no part in the upgrade.
+    Without(BTreeSet<String>),
     Unfinished(Next),
     /// It is waited for, but not for longer than this.
     Limited(Wait, SignedDuration),
@@ -41,6 +43,7 @@ fn components<'a>(scene: &Scene<'_>) -> Vec<Component<'a>> {
         |name: &str, standing: fn(&Scene<'_>) -> Standing| -> Component<'a> { (name.to_owned(), Box::new(standing)) };
     let mut all = vec![
         named("hold-charts", |scene| hold_charts(scene).into()),
+        named("hold-kubevirt", |scene| products::hold_kubevirt(scene).into()),
         named("rancher", |scene| rancher::raise(scene).into()),
         named("fleet-agent", fleet::agent),
         named("harvester-crd", |scene| chart(scene, charts::HARVESTER_CRD, &scene.release.harvester_chart).into()),
@@ -75,6 +78,10 @@ pub(super) fn apply(scene: &Scene<'_>) -> Next {
         }
         let state = match component(scene) {
             Standing::Done => DONE.to_owned(),
+            Standing::Without(nodes) if nodes.is_empty() => DONE.to_owned(),
+            Standing::Without(nodes) => {
+                format!("{DONE} without {}", nodes.into_iter().collect::<Vec<String>>().join(", "))
+            }
             Standing::Unfinished(unfinished) => {
                 next = unfinished;
                 UNDER_WAY.to_owned()

@@ -10,6 +10,7 @@ mod manifests;
 mod node;
 mod products;
 pub(super) mod rancher;
+mod rollouts;
 #[cfg(test)]
 mod tests;
 mod vms;

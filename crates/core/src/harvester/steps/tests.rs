@@ -99,6 +99,42 @@ fn node(name: &str, more: Value) -> Value {
     node
 }
 
+/// A node that takes part, with its Machine.
+fn member(name: &str) -> [Value; 2] {
+    let machine = json!({
+        "apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "Machine",
+        "metadata": { "name": format!("custom-{name}"), "namespace": "fleet-local" }, "status": { "nodeRef": { "name": name } },
+    });
+    [node(name, json!({ "metadata": { "labels": { "harvesterhci.io/managed": "true" } } })), machine]
+}
+
+/// On three nodes, whose template was changed once.
+fn daemon_set(namespace: &str, name: &str, updated: i64, ready: i64) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": {
+            "name": name, "namespace": namespace, "uid": name, "generation": 2,
+            "annotations": { "deprecated.daemonset.template.generation": "2" },
+        },
+        "status": {
+            "observedGeneration": 2, "desiredNumberScheduled": 3, "updatedNumberScheduled": updated, "numberReady": ready,
+        },
+    })
+}
+
+/// Of such a DaemonSet.
+fn daemon(namespace: &str, set: &str, node: &str, template: &str, ready: &str) -> Value {
+    let owner = json!([{ "apiVersion": "apps/v1", "kind": "DaemonSet", "name": set, "uid": set, "controller": true }]);
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": format!("{set}-{node}"), "namespace": namespace, "ownerReferences": owner,
+            "labels": { "pod-template-generation": template },
+        },
+        "spec": { "nodeName": node }, "status": { "conditions": [{ "type": "Ready", "status": ready }] },
+    })
+}
+
 mod manifests {
     use super::*;
 
@@ -108,7 +144,7 @@ mod manifests {
         let mut chart = json!({
             "apiVersion": "management.cattle.io/v3", "kind": "ManagedChart",
             "metadata": { "name": name, "namespace": "fleet-local", "resourceVersion": "5", "generation": 2, "annotations": {} },
-            "spec": { "version": "1.7.0", "paused": true },
+            "spec": { "version": "1.7.0", "paused": true, "values": moving(&json!([])) },
             "status": { "observedGeneration": 2, "conditions": [{ "type": "Ready", "status": "True" }] },
         });
         json_patch::merge(&mut chart, &more);
@@ -118,10 +154,13 @@ mod manifests {
     /// A chart that this Upgrade has brought to a version.
     fn raised(name: &str, version: &str) -> Value {
         let annotations = json!({ "upgrade.harvesterhci.io/last-upgrade-name": "u" });
-        chart(
-            name,
-            json!({ "metadata": { "annotations": annotations }, "spec": { "version": version, "paused": false } }),
-        )
+        let spec = json!({ "version": version, "paused": false });
+        chart(name, json!({ "metadata": { "annotations": annotations }, "spec": spec }))
+    }
+
+    /// How KubeVirt moves workloads to its new version.
+    pub(super) fn moving(methods: &Value) -> Value {
+        json!({ "kubevirt": { "spec": { "workloadUpdateStrategy": { "workloadUpdateMethods": methods } } } })
     }
 
     pub(super) fn all_raised() -> Vec<Value> {
@@ -131,9 +170,10 @@ mod manifests {
             .collect()
     }
 
-    pub(super) fn told(states: [&str; 12]) -> Value {
+    pub(super) fn told(states: [&str; 13]) -> Value {
         let names = [
             "hold-charts",
+            "hold-kubevirt",
             "rancher",
             "fleet-agent",
             "harvester-crd",
@@ -222,6 +262,7 @@ mod manifests {
             "done",
             "done",
             "done",
+            "done",
             "under way",
             "waits",
             "waits",
@@ -241,9 +282,9 @@ mod manifests {
 
         objects[1] = raised("harvester", "1.8.0");
         let end = acts(&look(&objects, Kind::Manifests, ""));
-        let patch = json!({ "metadata": { "resourceVersion": "7" }, "data": told(["done"; 12]) });
+        let patch = json!({ "metadata": { "resourceVersion": "7" }, "data": told(["done"; 13]) });
         assert_eq!(end, [("ConfigMap/harvester-system/u-apply-manifests".to_owned(), patch)]);
-        objects[4] = map("u-apply-manifests", told(["done"; 12]));
+        objects[4] = map("u-apply-manifests", told(["done"; 13]));
         assert_eq!(look(&objects, Kind::Manifests, ""), Next::Done);
     }
 }

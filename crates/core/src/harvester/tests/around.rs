@@ -218,3 +218,47 @@ fn a_note_on_kubevirt_that_nobody_can_read_is_told_and_mended() {
     ground.annotate("harvesterhci.io/kubevirt-workload-update-methods", "null");
     assert_eq!((ground.label("upgradeCleanup"), chart(&ground).1), ("Succeeded", Value::Null));
 }
+
+#[test]
+fn what_drovers_own_steps_keep_kubevirt_from_is_put_back_however_the_upgrade_ends() {
+    let in_services = || {
+        let mut ground = Ground::of(3).until_services();
+        ground.put(json!({
+            "apiVersion": "management.cattle.io/v3", "kind": "ManagedChart",
+            "metadata": { "name": "harvester", "namespace": "fleet-local" },
+            "spec": { "values": { "kubevirt": { "spec": { "workloadUpdateStrategy": { "workloadUpdateMethods": [] } } } } },
+        }));
+        ground
+    };
+    let endings: [(&str, fn(&mut Ground)); 4] = [
+        ("success", |ground| {
+            ground.finish("apply-manifests");
+            ground.settle();
+            for number in 1..=3 {
+                ground.bring_over(number);
+                ground.gives_back(number);
+            }
+        }),
+        ("failure", |ground| ground.fail("apply-manifests")),
+        ("abort", |ground| ground.annotate("drover.dev/abort", "")),
+        ("deletion", |ground| {
+            ground.change("Upgrade", "harvester-system", U, &json!({ "metadata": { "deletionTimestamp": NOON } }));
+        }),
+    ];
+    for (ending, end) in endings {
+        for (noted, expected) in
+            [(Some("null"), Value::Null), (Some(r#"["Evict"]"#), json!(["Evict"])), (None, json!([]))]
+        {
+            let mut ground = in_services();
+            if let Some(noted) = noted {
+                ground.annotate("harvesterhci.io/kubevirt-workload-update-methods", noted);
+            }
+            end(&mut ground);
+            for _ in 0..20 {
+                let writes: Vec<Write> = ground.decide().writes().cloned().collect();
+                writes.iter().for_each(|write| ground.carry_out(write));
+            }
+            assert_eq!(chart(&ground).1, expected, "{ending} {noted:?}");
+        }
+    }
+}

@@ -1,5 +1,6 @@
 //! DaemonSets.
 
+use drover_api::daemon_set::TEMPLATE_GENERATION;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -15,8 +16,6 @@ use crate::apiserver::{
 };
 
 const KIND: Kind = Kind { selecting: "daemonset", running: "DaemonSet" };
-/// How often the template was changed; it was a field once.
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 pub(super) struct DaemonSetRules;
 

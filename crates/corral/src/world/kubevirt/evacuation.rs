@@ -7,14 +7,12 @@ use std::time::Duration;
 
 use drover_api::harvester::node::DRAIN_TAINT;
 use drover_api::kubevirt::virtual_machine_instance::VirtualMachineInstance;
-use drover_api::kubevirt::virtual_machine_instance_migration::{
-    EVACUATION, EVACUATION_PREFIX, FINALIZER, MigrationSpec, VMI_NAME, VirtualMachineInstanceMigration,
-};
+use drover_api::kubevirt::virtual_machine_instance_migration::{EVACUATION, EVACUATION_PREFIX};
 use drover_clock::later;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::migration::of;
 use super::{PARALLEL, PARALLEL_FROM_A_NODE, evacuated_from, has_ended, is_leaving, is_migratable, wants_to_migrate};
 use crate::world::events::Note;
 use crate::world::outcome::{Action, Outcome};
@@ -45,8 +43,11 @@ pub fn reconcile(node: &Node, guests: &[Guest], under_way: usize, now: Timestamp
     let candidates: Vec<&Guest> = able.into_iter().filter(|guest| !guest.migrates).collect();
     let from_here = guests.iter().filter(|guest| guest.migrates).count();
     let room = PARALLEL.saturating_sub(under_way).min(PARALLEL_FROM_A_NODE.saturating_sub(from_here));
-    let mut actions: Vec<Action> =
-        candidates.iter().take(room).map(|guest| Action::create(&migration(&guest.instance, name))).collect();
+    let mut actions: Vec<Action> = candidates
+        .iter()
+        .take(room)
+        .map(|guest| Action::create(&of(&guest.instance, EVACUATION_PREFIX, EVACUATION, name)))
+        .collect();
     actions.extend(unable.iter().map(|guest| {
         let event = Note::normal("FailedCreate", "VirtualMachineInstance is not migrateable");
         Action::Note(Box::new(event.by("disruptionbudget-controller").about(&guest.instance)))
@@ -62,19 +63,4 @@ pub fn reconcile(node: &Node, guests: &[Guest], under_way: usize, now: Timestamp
 pub fn is_drained(node: &Node) -> bool {
     let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
     taints.into_iter().flatten().any(|taint| taint.key == DRAIN_TAINT && taint.effect == "NoSchedule")
-}
-
-fn migration(instance: &VirtualMachineInstance, node: &str) -> VirtualMachineInstanceMigration {
-    let name = pods::name(&instance.metadata);
-    let mut migration = VirtualMachineInstanceMigration::named("");
-    migration.metadata = ObjectMeta {
-        generate_name: Some(format!("{EVACUATION_PREFIX}-")),
-        namespace: instance.metadata.namespace.clone(),
-        labels: Some([(VMI_NAME.to_string(), name.to_string())].into()),
-        annotations: Some([(EVACUATION.to_string(), node.to_string())].into()),
-        finalizers: Some(vec![FINALIZER.into()]),
-        ..ObjectMeta::default()
-    };
-    migration.spec = Some(MigrationSpec { vmi_name: Some(name.into()), ..MigrationSpec::default() });
-    migration
 }

@@ -9,11 +9,12 @@ use drover_api::kubevirt::virtual_machine_instance::{
     MigrationState, NODE_NAME, VirtualMachineInstance, phases as instance_phases,
 };
 use drover_api::kubevirt::virtual_machine_instance_migration::{
-    EVACUATION, FINALIZER, PhaseTime, VMI_NAME, VirtualMachineInstanceMigration, phases,
+    EVACUATION, FINALIZER, MigrationSpec, PhaseTime, VMI_NAME, VirtualMachineInstanceMigration, phases,
 };
 use drover_clock::later;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{PARALLEL, PARALLEL_FROM_A_NODE, is_leaving, is_migratable, is_migrating, launcher, node, phase};
 use crate::world::annotations::{self, DURATION, Lasts, MIGRATION_DURATION, MIGRATION_FAILS};
@@ -42,6 +43,22 @@ pub struct Scene<'a> {
     /// How many others are under way, in the cluster and from the same node.
     pub under_way: usize,
     pub under_way_from_node: usize,
+}
+
+/// One that somebody asks for; the annotation says why.
+pub fn of(instance: &VirtualMachineInstance, prefix: &str, why: &str, value: &str) -> VirtualMachineInstanceMigration {
+    let name = pods::name(&instance.metadata).to_string();
+    let mut migration = VirtualMachineInstanceMigration::named("");
+    migration.metadata = ObjectMeta {
+        generate_name: Some(format!("{prefix}-")),
+        namespace: instance.metadata.namespace.clone(),
+        labels: Some([(VMI_NAME.to_string(), name.clone())].into()),
+        annotations: Some([(why.to_string(), value.to_string())].into()),
+        finalizers: Some(vec![FINALIZER.into()]),
+        ..ObjectMeta::default()
+    };
+    migration.spec = Some(MigrationSpec { vmi_name: Some(name), ..MigrationSpec::default() });
+    migration
 }
 
 pub fn reconcile(scene: &Scene<'_>, now: Timestamp) -> Outcome {

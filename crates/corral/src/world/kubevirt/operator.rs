@@ -1,19 +1,23 @@
-//! virt-operator, which brings the installation to its own version: a chart that brings another operator is ready before that is done.
+//! virt-operator, which brings the installation to its own version: a chart that brings another operator is ready before that is done. Workloads
+//! follow it then, once each; one whose migration fails is not tried again.
 
 use std::time::Duration;
 
 use drover_api::kubevirt::kube_virt::{DEPLOYED, DEPLOYING, KubeVirt, PROGRESSING};
+use drover_api::kubevirt::virtual_machine_instance::VirtualMachineInstance;
+use drover_api::kubevirt::virtual_machine_instance_migration::{WORKLOAD_UPDATE, WORKLOAD_UPDATE_PREFIX};
 use drover_clock::later;
 use jiff::Timestamp;
 
-use super::loose;
+use super::{has_ended, is_leaving, is_migratable, loose, migration};
 use crate::world::annotations::{CHART_DURATION, Lasts, OPERATOR_VERSION, lasts_for_all};
 use crate::world::outcome::{Action, Outcome};
 
 /// How long that takes if nothing else is said.
 const RAISING: Duration = Duration::from_secs(20);
 
-pub fn reconcile(installed: &KubeVirt, now: Timestamp) -> Outcome {
+/// `workloads` are moved to the new version.
+pub fn reconcile(installed: &KubeVirt, workloads: &[VirtualMachineInstance], now: Timestamp) -> Outcome {
     let told = installed.metadata.annotations.as_ref();
     let Some(wanted) = told.and_then(|told| told.get(OPERATOR_VERSION)) else { return Outcome::nothing() };
     let mut after = installed.clone();
@@ -37,5 +41,10 @@ pub fn reconcile(installed: &KubeVirt, now: Timestamp) -> Outcome {
     }
     (status.phase, status.observed_version) = (Some(DEPLOYED.into()), Some(wanted.clone()));
     loose::set(&mut status.conditions, PROGRESSING, "False", None, now);
-    Outcome::act(vec![Action::status(&after)])
+    let moved = workloads.iter().filter(|one| !has_ended(one) && !is_leaving(one) && is_migratable(one));
+    Outcome::act([Action::status(&after)].into_iter().chain(moved.map(follow)).collect())
+}
+
+fn follow(instance: &VirtualMachineInstance) -> Action {
+    Action::create(&migration::of(instance, WORKLOAD_UPDATE_PREFIX, WORKLOAD_UPDATE, ""))
 }

@@ -1,12 +1,15 @@
 //! From changes to the machines, instances, migrations and nodes that they concern, and looking at these.
 
-use drover_api::kubevirt::kube_virt::KubeVirt;
+use drover_api::harvester::FLEET_NAMESPACE;
+use drover_api::kubevirt::kube_virt::{KubeVirt, LIVE_MIGRATE};
 use drover_api::kubevirt::virtual_machine::VirtualMachine;
 use drover_api::kubevirt::virtual_machine_instance::VirtualMachineInstance;
 use drover_api::kubevirt::virtual_machine_instance_migration::VirtualMachineInstanceMigration;
+use drover_api::rancher::managed_chart::{ManagedChart, names::HARVESTER};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use serde_json::Value;
 
 use super::evacuation::Guest;
 use super::{budget, evacuation, instance, launcher, machine, migration, operator, strategy};
@@ -79,7 +82,18 @@ impl World {
 
     pub(in crate::world) fn look_at_kubevirt(&self, key: &Key, now: Timestamp) -> Answer<Wake> {
         let Some(installed) = self.read_for::<KubeVirt>(PART, &key.0, &key.1)? else { return Ok(None) };
-        self.perform(PART, &operator::reconcile(&installed, now), now)
+        let workloads = if self.moves_workloads()? { self.direct(PART).list()? } else { Vec::new() };
+        self.perform(PART, &operator::reconcile(&installed, &workloads, now), now)
+    }
+
+    /// What the chart of Harvester asks of KubeVirt when it comes to another version, which it has installed.
+    fn moves_workloads(&self) -> Answer<bool> {
+        let chart = self.direct(PART).get::<ManagedChart>(Some(FLEET_NAMESPACE), HARVESTER)?;
+        let Some(values) = chart.map(|chart| chart.spec.unwrap_or_default().values.unwrap_or_default()) else {
+            return Ok(false);
+        };
+        let said = values.pointer("/kubevirt/spec/workloadUpdateStrategy/workloadUpdateMethods");
+        Ok(said.and_then(Value::as_array).is_none_or(|methods| methods.iter().any(|method| method == LIVE_MIGRATE)))
     }
 
     pub(in crate::world) fn look_at_virtual_machine(&self, key: &Key, now: Timestamp) -> Answer<Wake> {

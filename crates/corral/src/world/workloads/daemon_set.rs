@@ -21,9 +21,8 @@ use crate::world::notes::{Phase, PodNote};
 use crate::world::outcome::{Action, Outcome};
 use crate::world::scheduler::fit::{is_tolerated, is_wanted, keeps_out};
 use crate::world::scheduler::{Place, Request};
+use drover_api::daemon_set::{POD_TEMPLATE_GENERATION, TEMPLATE_GENERATION};
 use drover_api::node::UNSCHEDULABLE_TAINT;
-
-const GENERATION: &str = "pod-template-generation";
 
 /// What to do about a DaemonSet, given its revisions, the pods that it controls, and all nodes.
 pub fn reconcile<'a>(
@@ -261,13 +260,19 @@ fn pod_for(set: &DaemonSet, template: &PodTemplateSpec, node: Option<&str>, revi
     let mut pod = template::pod(set, template);
     let labels = pod.metadata.labels.get_or_insert_default();
     labels.insert(POD_REVISION.into(), revision.into());
-    labels.insert(GENERATION.into(), set.metadata.generation.unwrap_or(1).to_string());
+    labels.insert(POD_TEMPLATE_GENERATION.into(), template_generation(set));
     let spec = pod.spec.get_or_insert_default();
     tolerate_what_happens_to_nodes(spec);
     if let Some(node) = node {
         pin(spec, node);
     }
     pod
+}
+
+/// The API server counts it; one that comes from elsewhere may have none.
+fn template_generation(set: &DaemonSet) -> String {
+    let counted = set.metadata.annotations.as_ref().and_then(|all| all.get(TEMPLATE_GENERATION));
+    counted.cloned().unwrap_or_else(|| "1".into())
 }
 
 /// What happens to a node in its life does not keep its daemons away.

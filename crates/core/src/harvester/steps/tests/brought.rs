@@ -13,7 +13,7 @@ fn with(done: &Done, more: &[Value]) -> Next {
 }
 
 fn book(state: &str) -> Value {
-    let mut states = told(["done"; 12]);
+    let mut states = told(["done"; 13]);
     states[KEY] = json!(state);
     map("u-apply-manifests", states)
 }
@@ -92,4 +92,25 @@ fn what_cannot_be_read_or_applied_is_told_with_its_words_and_tried_again() {
     assert_eq!(waits(&with(&refused, &[]))[0].1, sentence);
     refused.applied.get_mut("Namespace shop").unwrap().at = later;
     assert!(matches!(with(&refused, &[]), Next::Apply(_)));
+}
+
+#[test]
+fn a_daemon_set_of_a_manifest_is_not_waited_for_on_a_node_that_takes_no_part() {
+    let text = "{ apiVersion: apps/v1, kind: DaemonSet, metadata: { name: csi, namespace: shop } }";
+    let done = applied(read(text), "DaemonSet shop/csi", Ok(2));
+    let pod = |node: &str, template: &str, ready: &str| daemon("shop", "csi", node, template, ready);
+    let next = |second: &str, astray: i64| {
+        let nodes = [member("node-1").to_vec(), member("node-2").to_vec(), vec![node("stray", json!({}))]].concat();
+        let pods = [pod("node-1", "2", "True"), pod("node-2", second, "True"), pod("stray", "1", "Unknown")];
+        let mut set = daemon_set("shop", "csi", 2 - astray, 2);
+        set["status"]["desiredNumberScheduled"] = json!(3 - astray);
+        set["status"]["numberMisscheduled"] = json!(astray);
+        with(&done, &[&nodes, pods.as_slice(), &[set, book("done without stray")]].concat())
+    };
+    assert_eq!(next("2", 0), Next::Done);
+    let sentence = "DaemonSet shop/csi of the manifest manifests/csi.yaml is not rolled out; \
+                    its pods on stray are not ready, either (no part of the upgrade)";
+    assert_eq!(waits(&next("1", 0)), [(Reason::ServiceNotReady, sentence)]);
+    // Where Kubernetes does not count it, nothing is taken off.
+    assert_eq!(waits(&next("1", 1)), [(Reason::ServiceNotReady, sentence)]);
 }
