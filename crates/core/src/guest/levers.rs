@@ -3,8 +3,12 @@
 //! The rollout itself is Cluster API's. Whatever speaks against a start is said before anything is written, and the workers are
 //! raised only once the control plane is done: a Cluster of a class sees to that itself.
 
+mod below;
 mod following;
 mod keeping;
+
+#[cfg(test)]
+mod tests;
 
 pub use following::{Awaited, Halted, Next, follow};
 pub use keeping::{AllAwaited, Said, Stand, Terms, Turn, asked, has_work, keep, said};
@@ -163,7 +167,7 @@ fn levers(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Refusa
         let name = format!("cluster/{namespace}/{name}");
         return Err(Refusal::Paused { cluster: words(own), name });
     }
-    let plane = api.control_plane_of(own).filter(|_| own.spec.control_plane_ref.kind == KubeadmControlPlane::KIND);
+    let plane = plane_of(cluster, own);
     let is_nobodys = own.spec.control_plane_ref.kind.is_empty() && own.spec.topology.is_none();
     if plane.is_none() && own.spec.topology.is_none() && !is_nobodys {
         let kind = own.spec.control_plane_ref.kind.clone();
@@ -203,6 +207,12 @@ fn levers(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Refusa
     Ok(behind.into_iter().map(|deployment| lever(deployment, raise.clone())).collect())
 }
 
+/// The control plane, if it is kubeadm's.
+fn plane_of<'a>(cluster: &'a Cluster, own: &Guest) -> Option<&'a KubeadmControlPlane> {
+    let plane = cluster.cluster_api.control_plane_of(own);
+    plane.filter(|_| own.spec.control_plane_ref.kind == KubeadmControlPlane::KIND)
+}
+
 /// The Clusters that one comes after.
 pub fn predecessors(own: &Guest) -> Vec<Name> {
     let text = own.metadata.annotations.get(AFTER).map(String::as_str).unwrap_or_default();
@@ -219,7 +229,7 @@ fn in_its_turn(cluster: &Cluster, own: &Guest) -> Result<(), Refusal> {
         if after::leads_to(&key, &mine, |key| find(key).map(predecessors).unwrap_or_default()) {
             return Err(Refusal::Circle { cluster: words(own), name });
         }
-        if Progress::of_cluster(cluster, other).differs {
+        if !below::is_done(cluster, other) {
             return Err(Refusal::ComesAfter { cluster: words(own), other: words(other), name });
         }
     }
@@ -262,139 +272,4 @@ fn refuse(
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LABEL: &str = "cluster.x-k8s.io/cluster-name";
-
-    pub fn object(kind: &str, name: &str, more: Value) -> Value {
-        let group = if kind == "KubeadmControlPlane" { "controlplane.cluster.x-k8s.io" } else { "cluster.x-k8s.io" };
-        let mut object = json!({
-            "apiVersion": format!("{group}/v1beta1"), "kind": kind,
-            "metadata": { "name": name, "namespace": "guests", "resourceVersion": "4", "labels": { LABEL: "g" } },
-        });
-        json_patch::merge(&mut object, &more);
-        object
-    }
-
-    /// A cluster of one machine and one pool, all of v1.33.1, with these changes of its parts by name.
-    pub fn guest(changes: &[(&str, Value)]) -> Cluster {
-        let plane = json!({ "controlPlaneRef": { "kind": "KubeadmControlPlane", "name": "plane" } });
-        let labels = json!({ LABEL: "g", "cluster.x-k8s.io/control-plane": "" });
-        let pool = json!({ "clusterName": "g", "replicas": 1, "template": { "spec": { "version": "v1.33.1" } } });
-        let parts = [
-            object("Cluster", "g", json!({ "spec": plane })),
-            object("KubeadmControlPlane", "plane", json!({ "spec": { "version": "v1.33.1", "replicas": 1 } })),
-            object(
-                "Machine",
-                "m",
-                json!({
-                    "metadata": { "labels": labels }, "spec": { "clusterName": "g", "version": "v1.33.1" },
-                    "status": { "nodeRef": { "name": "n" } },
-                }),
-            ),
-            object("MachineDeployment", "pool", json!({ "spec": pool })),
-        ];
-        let mut cluster = Cluster::new("2026-01-01T12:00:00Z".parse().unwrap());
-        for mut part in parts {
-            let own = part["metadata"]["name"].clone();
-            for (_, change) in changes.iter().filter(|(name, _)| own == *name) {
-                json_patch::merge(&mut part, change);
-            }
-            cluster.take(part.to_string().as_bytes());
-        }
-        assert_eq!(cluster.unseen, []);
-        cluster
-    }
-
-    /// What is written, or why nothing is.
-    fn started(to: &str, changes: &[(&str, Value)]) -> String {
-        let cluster = guest(changes);
-        match start(&cluster, cluster.cluster_api.clusters.get("guests", "g").unwrap(), to) {
-            Ok(levers) => levers.iter().map(|lever| format!("{} {}", lever.object, lever.patch["spec"])).collect(),
-            Err(refusal) => refusal.to_string(),
-        }
-    }
-
-    pub fn version(version: &str) -> Value {
-        json!({ "spec": { "version": version } })
-    }
-
-    #[test]
-    fn a_control_plane_is_raised_first_and_its_workers_when_it_is_done() {
-        let first = started("1.34.1", &[]);
-        assert_eq!(first, r#"KubeadmControlPlane/guests/plane {"version":"v1.34.1"}"#);
-        let under_way = started("v1.34.1", &[("plane", version("v1.34.1"))]);
-        assert!(
-            under_way.starts_with("the control plane is on its way to v1.34.1, with 0 of 1 machines"),
-            "{under_way}"
-        );
-        let raised = [("plane", version("v1.34.1")), ("m", version("v1.34.1"))];
-        let workers = r#"MachineDeployment/guests/pool {"template":{"spec":{"version":"v1.34.1"}}}"#;
-        assert_eq!(started("v1.34.1", &raised), workers);
-        let more = ("plane", json!({ "spec": { "version": "v1.34.1", "replicas": 2 } }));
-        let one_of_two = started("v1.34.1", &[more, raised[1].clone()]);
-        assert!(one_of_two.contains("with 1 of 2 machines"), "{one_of_two}");
-        let no_node = ("m", json!({ "status": { "nodeRef": null } }));
-        let not_ready = started("v1.34.1", &[raised.to_vec(), vec![no_node]].concat());
-        assert!(not_ready.contains("with 0 of 1 machines"), "{not_ready}");
-        let new_pool = json!({ "spec": { "template": { "spec": { "version": "v1.34.1" } } } });
-        let all = [raised[0].clone(), raised[1].clone(), ("pool", new_pool)];
-        assert!(started("v1.34.1", &all).contains("there is nothing to start"));
-    }
-
-    #[test]
-    fn a_cluster_of_a_class_is_raised_by_its_topology() {
-        let class = |version: &str| [("g", json!({ "spec": { "topology": { "class": "c", "version": version } } }))];
-        let raised = started("v1.34.1", &class("v1.33.1"));
-        assert_eq!(raised, r#"Cluster/guests/g {"topology":{"version":"v1.34.1"}}"#);
-        assert!(started("v1.34.1", &class("v1.34.1")).contains("there is nothing to start"));
-    }
-
-    #[test]
-    fn what_cannot_be_or_would_come_to_nothing_is_refused() {
-        let old_pool = |version: &str| ("pool", json!({ "spec": { "template": { "spec": { "version": version } } } }));
-        let of = |spec: Value| ("g", json!({ "spec": spec }));
-        let cases = [
-            ("soon", vec![], "is no version of Kubernetes"),
-            ("v1.33.0", vec![], "a control plane cannot go back"),
-            ("v1.35.0", vec![], "more than one minor version further"),
-            ("v2.33.1", vec![], "more than one minor version further"),
-            ("v1.34.0", vec![old_pool("v1.30.9")], "more than 3 minor versions behind v1.34.0"),
-            ("v1.34.0", vec![of(json!({ "paused": true }))], "is paused, and nothing would happen"),
-            ("v1.34.0", vec![of(json!({ "controlPlaneRef": { "kind": "K3sControlPlane" } }))], "is a K3sControlPlane"),
-            ("v1.34.0", vec![of(json!({ "controlPlaneRef": null }))], "belong to nobody who would replace them"),
-            (
-                "v1.34.0",
-                vec![("g", json!({ "metadata": { "deletionTimestamp": "2026-01-01T11:00:00Z" } }))],
-                "is being deleted",
-            ),
-        ];
-        for (to, changes, expected) in cases {
-            let said = started(to, &changes);
-            assert!(said.contains(expected), "{to}: {said}");
-        }
-        assert!(
-            started("v1.34.0", &[old_pool("v1.31.0")]).starts_with("KubeadmControlPlane"),
-            "three are not too many"
-        );
-    }
-
-    #[test]
-    fn a_cluster_is_paused_and_resumed_by_who_has_paused_it() {
-        let own = |change: Value| guest(&[("g", change)]).cluster_api.clusters.get("guests", "g").unwrap().clone();
-        let (runs, rests) = (own(json!({})), own(json!({ "spec": { "paused": true } })));
-        assert_eq!(
-            pause(&runs).unwrap().patch,
-            json!({ "metadata": { "resourceVersion": "4" }, "spec": { "paused": true } })
-        );
-        assert!(matches!(pause(&rests), Err(Refusal::AlreadyPaused(_))));
-        assert_eq!(resume(&rests).unwrap().patch["spec"], json!({ "paused": false }));
-        assert!(matches!(resume(&runs), Err(Refusal::NotPaused(_))));
-        let annotated = own(json!({ "metadata": { "annotations": { PAUSED: "" } } }));
-        assert!(matches!(resume(&annotated), Err(Refusal::PausedByAnnotation { .. })));
-    }
 }

@@ -1,0 +1,233 @@
+use serde_json::Value;
+
+use super::super::tests::{guest, object, version};
+use super::*;
+
+fn noon() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
+}
+
+fn terms(at_once: Option<usize>) -> Terms {
+    Terms { machine: SignedDuration::from_mins(15), at_once, now: noon() }
+}
+
+/// The Cluster `g` is left to an operator.
+fn left(more: Value) -> (&'static str, Value) {
+    let mut change = json!({ "metadata": { "annotations": { UPGRADE_TO: "v1.34.1" } } });
+    json_patch::merge(&mut change, &more);
+    ("g", change)
+}
+
+/// Another cluster of one machine beside that, left to an operator as well.
+fn with_another(cluster: &mut Cluster, name: &str, asked: &str, runs: &str) {
+    let labels = json!({ "cluster.x-k8s.io/cluster-name": name, "cluster.x-k8s.io/control-plane": "" });
+    let reference = json!({ "controlPlaneRef": { "kind": "KubeadmControlPlane", "name": name } });
+    let status = json!({ "nodeRef": { "name": "n" } });
+    for part in [
+        object("Cluster", name, json!({ "metadata": { "annotations": { UPGRADE_TO: "v1.34.1" } }, "spec": reference })),
+        object("KubeadmControlPlane", name, json!({ "spec": { "version": asked, "replicas": 1 } })),
+        object(
+            "Machine",
+            name,
+            json!({ "metadata": { "labels": labels }, "spec": { "clusterName": name, "version": runs }, "status": status }),
+        ),
+    ] {
+        cluster.take(part.to_string().as_bytes());
+    }
+}
+
+/// A line for each: what it changes, and what is said of it.
+fn kept(cluster: &Cluster, terms: &Terms) -> Vec<String> {
+    let mut awaited = AllAwaited::default();
+    awaited.look(cluster, noon());
+    let turns = keep(cluster, &awaited, terms);
+    turns.iter().map(in_a_line).collect()
+}
+
+fn in_a_line(turn: &Turn) -> String {
+    let told = |lever: &Lever| match lever.patch["metadata"]["annotations"][PROGRESS].as_str() {
+        Some(said) => format!("says {:?}", serde_json::from_str::<Said>(said).unwrap().stand),
+        None => format!("{} {}", lever.object, lever.patch["spec"]),
+    };
+    turn.levers.iter().map(told).collect::<Vec<_>>().join(", ")
+}
+
+fn of(changes: &[(&str, Value)]) -> Vec<String> {
+    kept(&guest(changes), &terms(Some(1)))
+}
+
+#[test]
+fn a_cluster_that_is_left_to_an_operator_is_raised_part_by_part_and_told_of() {
+    let node = |version: &str| json!({ "spec": { "version": version }, "status": { "nodeRef": { "name": "n" } } });
+    let (plane, machine) = (("plane", version("v1.34.1")), ("m", node("v1.34.1")));
+    let new_pool = json!({ "spec": { "template": { "spec": { "version": "v1.34.1" } } } });
+    let counts = json!({ "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1 });
+
+    assert_eq!(of(&[]), Vec::<String>::new(), "nobody has left it to anybody");
+    assert_eq!(of(&[left(json!({}))]), [r#"KubeadmControlPlane/guests/plane {"version":"v1.34.1"}"#]);
+    assert_eq!(of(&[left(json!({})), plane.clone(), ("m", node("v1.33.1"))]), ["says Rolling"]);
+    assert_eq!(
+        of(&[left(json!({})), plane.clone(), machine.clone()]),
+        [r#"MachineDeployment/guests/pool {"template":{"spec":{"version":"v1.34.1"}}}"#]
+    );
+    let rolling = [left(json!({})), plane, machine, ("pool", new_pool)];
+    assert_eq!(of(&rolling), ["says Rolling"]);
+    let unseen = json!({ "metadata": { "generation": 2 }, "status": { "observedGeneration": 1 } });
+    let early = [rolling.to_vec(), vec![("pool", json!({ "status": counts })), ("pool", unseen)]].concat();
+    assert_eq!(of(&early), ["says Rolling"], "what its controller has not looked at yet is not done");
+    assert_eq!(of(&[rolling.to_vec(), vec![("pool", json!({ "status": counts }))]].concat()), ["says UpToDate"]);
+}
+
+#[test]
+fn what_is_said_already_is_not_said_again_and_lasts_since_it_began() {
+    let said = |to: &str, stand: Stand, sentence: &str| {
+        let since = "2026-01-01T11:00:00Z".parse().unwrap();
+        let said = Said { to: to.to_owned(), stand, sentence: sentence.to_owned(), since };
+        left(json!({ "metadata": { "annotations": { PROGRESS: json!(said).to_string() } } }))
+    };
+    let plane = ("plane", version("v1.34.1"));
+    let sentence =
+        "the control plane is on its way to v1.34.1, with 0 of 1 machines: the workers are raised when it is done";
+    assert_eq!(of(&[said("v1.34.1", Stand::Rolling, sentence), plane.clone()]), [""]);
+    let turns = keep(
+        &guest(&[said("v1.34.1", Stand::Rolling, "with 0 of 3 machines"), plane.clone()]),
+        &AllAwaited::default(),
+        &terms(None),
+    );
+    let new: Said =
+        serde_json::from_str(turns[0].levers[0].patch["metadata"]["annotations"][PROGRESS].as_str().unwrap()).unwrap();
+    assert_eq!((new.since.to_string().as_str(), new.sentence.as_str()), ("2026-01-01T11:00:00Z", sentence));
+    let (done, other) = (said("v1.34.1", Stand::UpToDate, "done"), said("v1.33.9", Stand::UpToDate, "done"));
+    assert!(!has_work(&guest(&[done])) && has_work(&guest(&[other])) && !has_work(&guest(&[])));
+}
+
+#[test]
+fn no_more_are_begun_at_once_than_may_be_and_the_others_are_told_whose_turn_it_is() {
+    let mut cluster = guest(&[left(json!({})), ("plane", version("v1.34.1"))]);
+    with_another(&mut cluster, "a", "v1.33.1", "v1.33.1");
+    with_another(&mut cluster, "z", "v1.33.1", "v1.33.1");
+    let raised = |name: &str| format!(r#"KubeadmControlPlane/guests/{name} {{"version":"v1.34.1"}}"#);
+    assert_eq!(
+        kept(&cluster, &terms(Some(1))),
+        ["says AnotherClusterFirst", "says Rolling", "says AnotherClusterFirst"],
+        "g is under way"
+    );
+    assert_eq!(
+        kept(&cluster, &terms(Some(2))),
+        [raised("a"), "says Rolling".to_owned(), "says AnotherClusterFirst".to_owned()]
+    );
+    assert_eq!(kept(&cluster, &terms(None)), [raised("a"), "says Rolling".to_owned(), raised("z")]);
+}
+
+#[test]
+fn one_that_comes_after_another_begins_when_that_is_done_and_goes_on_whatever_becomes_of_it() {
+    let after = left(json!({ "metadata": { "annotations": { "drover.dev/after": "a" } } }));
+    let mut cluster = guest(std::slice::from_ref(&after));
+    with_another(&mut cluster, "a", "v1.34.1", "v1.33.1");
+    assert_eq!(kept(&cluster, &terms(None)), ["says Rolling", "says PredecessorFirst"]);
+    let mut cluster = guest(std::slice::from_ref(&after));
+    with_another(&mut cluster, "a", "v1.34.1", "v1.34.1");
+    let plane = r#"KubeadmControlPlane/guests/plane {"version":"v1.34.1"}"#;
+    assert_eq!(kept(&cluster, &terms(None)), ["says UpToDate", plane]);
+    let mut cluster = guest(&[after.clone(), ("plane", version("v1.34.1"))]);
+    with_another(&mut cluster, "a", "v1.34.1", "v1.33.1");
+    assert_eq!(kept(&cluster, &terms(None)), ["says Rolling", "says Rolling"]);
+    assert_eq!(of(&[after]), ["says OrderRefused"], "there is no such cluster");
+}
+
+#[test]
+fn one_that_comes_after_another_waits_until_every_part_of_that_is_raised_and_none_is_behind() {
+    let pool = |of: &str, runs: &str| {
+        let counts = json!({ "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1 });
+        let spec = json!({ "clusterName": of, "replicas": 1, "template": { "spec": { "version": runs } } });
+        object(
+            "MachineDeployment",
+            of,
+            json!({ "metadata": { "labels": { "cluster.x-k8s.io/cluster-name": of } }, "spec": spec, "status": counts }),
+        )
+    };
+    let worker = |of: &str, runs: &str| {
+        let labels = json!({ "cluster.x-k8s.io/cluster-name": of, "cluster.x-k8s.io/deployment-name": of });
+        let spec = json!({ "clusterName": of, "version": runs });
+        object(
+            "Machine",
+            "worker",
+            json!({ "metadata": { "labels": labels }, "spec": spec, "status": { "nodeRef": { "name": "w" } } }),
+        )
+    };
+    let after = left(json!({ "metadata": { "annotations": { "drover.dev/after": "a" } } }));
+    // The control plane that it asks for, its machine, its workers' template, and a worker.
+    let begun = |plane: &str, runs: &str, asked: &str, works: &str| {
+        let mut cluster = guest(std::slice::from_ref(&after));
+        with_another(&mut cluster, "a", plane, runs);
+        for part in [pool("a", asked), worker("a", works)] {
+            cluster.take(part.to_string().as_bytes());
+        }
+        kept(&cluster, &terms(None)).pop().unwrap()
+    };
+    let (old, new) = ("v1.33.1", "v1.34.1");
+    assert_eq!(begun(old, old, old, old), "says PredecessorFirst", "its control plane is not even asked for more");
+    assert_eq!(begun(new, old, old, old), "says PredecessorFirst");
+    assert_eq!(begun(new, new, old, old), "says PredecessorFirst", "its workers are not raised yet");
+    assert_eq!(begun(new, new, new, old), "says PredecessorFirst", "an old worker is still there");
+    assert_eq!(begun(new, new, new, new), r#"KubeadmControlPlane/guests/plane {"version":"v1.34.1"}"#);
+}
+
+#[test]
+fn what_cannot_be_is_said_and_holds_up_no_other() {
+    let lower = ("m", version("v1.35.0"));
+    let mut cluster = guest(&[left(json!({})), lower]);
+    with_another(&mut cluster, "z", "v1.33.1", "v1.33.1");
+    assert_eq!(
+        kept(&cluster, &terms(Some(1))),
+        ["says VersionRefused", r#"KubeadmControlPlane/guests/z {"version":"v1.34.1"}"#]
+    );
+    assert_eq!(of(&[left(json!({ "spec": { "paused": true } }))]), ["says ClusterPaused"]);
+    let others = left(json!({ "spec": { "controlPlaneRef": { "kind": "K3sControlPlane" } } }));
+    assert_eq!(of(&[others]), ["says AnotherControllerActs"]);
+    assert_eq!(
+        of(&[left(json!({ "metadata": { "deletionTimestamp": "2026-01-01T11:00:00Z" } }))]),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn a_new_machine_that_fails_halts_its_cluster_once_and_not_again_when_somebody_resumes_it() {
+    let failed = json!({ "metadata": { "uid": "u" }, "spec": { "version": "v1.34.1" }, "status": { "failureMessage": "no quota", "nodeRef": null } });
+    let plane = ("plane", version("v1.34.1"));
+    let cluster = guest(&[left(json!({})), plane.clone(), ("m", failed.clone())]);
+    let turns = keep(&cluster, &AllAwaited::default(), &terms(None));
+    let patch = &turns[0].levers[0].patch;
+    assert_eq!(patch["spec"], json!({ "paused": true }));
+    assert_eq!(in_a_line(&turns[0]), "says MachineFailed");
+    let mark = patch["metadata"]["annotations"]["drover.dev/failed"].as_str().unwrap();
+    assert_eq!(mark, r#"{"machines":["u"],"why":"Machine guests/m has failed: no quota"}"#);
+
+    let marked = |more: Value| {
+        let mut change = json!({ "metadata": { "annotations": { "drover.dev/failed": mark } } });
+        json_patch::merge(&mut change, &more);
+        left(change)
+    };
+    let paused = marked(json!({ "spec": { "paused": true } }));
+    assert_eq!(of(&[paused, plane.clone(), ("m", failed.clone())]), ["says MachineFailed"]);
+    let resumed = marked(json!({}));
+    assert_eq!(of(&[resumed.clone(), plane.clone(), ("m", failed.clone())]), ["says Rolling"]);
+    let another = json!({ "metadata": { "uid": "v" } });
+    assert_eq!(of(&[resumed, plane, ("m", failed), ("m", another)]), ["says MachineFailed"], "it is another one");
+}
+
+#[test]
+fn no_time_runs_against_a_cluster_that_is_paused() {
+    let late = |own: Value| {
+        let comes = json!({ "spec": { "version": "v1.34.1" }, "status": { "nodeRef": null } });
+        let cluster = guest(&[left(own), ("plane", version("v1.34.1")), ("m", comes)]);
+        let mut awaited = AllAwaited::default();
+        awaited.look(&cluster, noon());
+        awaited.look(&cluster, noon() + SignedDuration::from_mins(16));
+        (awaited.next(SignedDuration::from_mins(15)).is_some(), keep(&cluster, &awaited, &terms(None)))
+    };
+    let (counts, turns) = late(json!({}));
+    assert!(counts && turns[0].levers[0].patch["spec"] == json!({ "paused": true }), "{turns:?}");
+    let (counts, turns) = late(json!({ "spec": { "paused": true } }));
+    assert!(!counts && in_a_line(&turns[0]) == "says ClusterPaused", "{turns:?}");
+}
