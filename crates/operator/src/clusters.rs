@@ -175,7 +175,7 @@ impl ClusterVerbs {
     ) -> Result<bool, ClusterError> {
         match levers::follow(&look.cluster, self.own(look)?, to, awaited, limit)? {
             Next::Done => return Ok(true),
-            Next::Waits(sentence) => say(sentence),
+            Next::Waits(waiting) => say(waiting.sentence),
             Next::Raise(levers) => {
                 for lever in levers {
                     followed.learn(&lever.object.kind, &self.pull(look, &lever).await?);

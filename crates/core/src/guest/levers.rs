@@ -10,7 +10,7 @@ mod keeping;
 #[cfg(test)]
 mod tests;
 
-pub use following::{Awaited, Halted, Next, follow};
+pub use following::{Awaited, Halted, Next, Waiting, follow};
 pub use keeping::{AllAwaited, Said, Stand, Terms, Turn, asked, has_work, keep, said};
 
 use drover_api::cluster_api::PAUSED;

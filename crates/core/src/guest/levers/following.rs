@@ -8,6 +8,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::below::below;
+use super::keeping::{Stand, said};
 use super::{Lever, Refusal, annotate, pause, start};
 use crate::cluster::cluster_api::{Cluster as Guest, Machine};
 use crate::cluster::{Cluster, ObjectRef};
@@ -18,14 +20,21 @@ use crate::why::{Pool, Progress};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
     Raise(Vec<Lever>),
-    /// In a sentence.
-    Waits(String),
+    Waits(Waiting),
     /// Cluster API is told to leave the cluster as it is, so that no other machine goes the same way.
     Halt {
         lever: Box<Lever>,
         why: String,
     },
     Done,
+}
+
+/// What is on its way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waiting {
+    pub sentence: String,
+    /// Some part is of a lower version, or machines of the new one are to come yet; else some are not well, for whatever reason.
+    pub is_behind: bool,
 }
 
 /// Why a cluster was paused, as kept in [`CLUSTER_FAILED`].
@@ -96,8 +105,10 @@ pub fn follow(
     limit: SignedDuration,
 ) -> Result<Next, Refusal> {
     let known = Halted::of(own).unwrap_or_default();
+    let is_behind = is_behind(cluster, own, to);
     let stranded = stranded(cluster, own, to, awaited, limit, &known);
-    if let Some((machine, why)) = stranded.filter(|_| !own.is_paused()) {
+    // Where every part is of the version, no other machine would go the same way: others have made this one.
+    if let Some((machine, why)) = stranded.filter(|_| is_behind && !own.is_paused()) {
         let mut machines = known.machines;
         machines.insert(machine.metadata.uid.clone());
         let mut lever = pause(own)?;
@@ -105,9 +116,10 @@ pub fn follow(
         json_patch::merge(&mut lever.patch, &annotate(CLUSTER_FAILED, json!(halted).to_string()));
         return Ok(Next::Halt { lever: Box::new(lever), why });
     }
+    let waits = |sentence: String| Next::Waits(Waiting { sentence, is_behind });
     match start(cluster, own, to) {
         Ok(levers) => Ok(Next::Raise(levers)),
-        Err(refusal @ Refusal::ControlPlaneFirst { .. }) => Ok(Next::Waits(refusal.to_string())),
+        Err(refusal @ Refusal::ControlPlaneFirst { .. }) => Ok(waits(refusal.to_string())),
         Err(Refusal::Nothing(..)) => {
             let progress = Progress::of_cluster(cluster, own);
             let Pool { wanted, updated, .. } = progress.workers;
@@ -116,13 +128,25 @@ pub fn follow(
             let of_plane =
                 format!("the control plane is on its way to {to}, with {} of {} machines", plane.updated, plane.wanted);
             Ok(match progress.differs {
-                true if plane.updated < plane.wanted => Next::Waits(of_plane),
-                true => Next::Waits(sentence),
+                true if plane.updated < plane.wanted => waits(of_plane),
+                true => waits(sentence),
+                // Old machines may be on their way out still.
+                false if is_behind => waits(sentence),
                 false => Next::Done,
             })
         }
         Err(refusal) => Err(refusal),
     }
+}
+
+/// Some part is of a lower version, or machines of the new one are to come yet. Once all were seen to be of it, others that come are no matter
+/// of the upgrade.
+fn is_behind(cluster: &Cluster, own: &Guest, to: &str) -> bool {
+    let Progress { control_plane, workers, .. } = Progress::of_cluster(cluster, own);
+    let lacks = |pool: &Pool| pool.updated < pool.wanted;
+    let is_lower = Version::parse(to).is_some_and(|version| below(cluster, own, &version).next().is_some());
+    let was_done = said(own).is_some_and(|said| said.to == to && said.stand == Stand::UpToDate);
+    is_lower || !was_done && (lacks(&control_plane) || lacks(&workers))
 }
 
 /// A Machine of the new version that does not get there, and why; none that somebody knows of.
@@ -163,7 +187,7 @@ mod tests {
         awaited.look(&cluster, own, "v1.34.1", noon + SignedDuration::from_mins(minutes));
         match follow(&cluster, own, "v1.34.1", &awaited, limit).unwrap() {
             Next::Raise(levers) => levers.iter().map(|lever| format!("raises {}", lever.object)).collect(),
-            Next::Waits(sentence) => sentence,
+            Next::Waits(waiting) => waiting.sentence,
             Next::Halt { lever, why } => format!("{why}: {} {}", lever.object, lever.patch["spec"]),
             Next::Done => "done".to_owned(),
         }

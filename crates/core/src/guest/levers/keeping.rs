@@ -127,7 +127,7 @@ pub fn keep(cluster: &Cluster, awaited: &AllAwaited, terms: &Terms) -> Vec<Turn>
     };
     let all: Vec<(&Guest, Result<Next, Refusal>)> = asking(cluster).map(next).collect();
     let at_work = |(own, next): &&(&Guest, Result<Next, Refusal>)| match next {
-        Ok(Next::Waits(_)) => true,
+        Ok(Next::Waits(waiting)) => waiting.is_behind || is_under_way(own),
         Ok(Next::Raise(levers)) => !begins(cluster, own, levers),
         _ => false,
     };
@@ -170,22 +170,33 @@ fn turn(
             json_patch::merge(&mut lever.patch, &annotate(PROGRESS, json!(said).to_string()));
             Turn { object, levers: vec![*lever], sentence }
         }
-        Ok(Next::Waits(sentence)) => publish(own, Stand::Rolling, sentence, terms.now),
-        Ok(Next::Done) => {
-            let mut turn = publish(own, Stand::UpToDate, format!("every machine is of {to}"), terms.now);
-            // What it was halted for is over.
-            if let Some(over) = Halted::outlived(own) {
-                let mut lever = lever(own, over);
-                turn.levers.drain(..).for_each(|said| json_patch::merge(&mut lever.patch, &said.patch));
-                turn.levers.push(lever);
-            }
-            turn
+        Ok(Next::Waits(waiting)) if waiting.is_behind || is_under_way(own) => {
+            publish(own, Stand::Rolling, waiting.sentence, terms.now)
         }
+        // What is missing is missed for another reason.
+        Ok(Next::Waits(_) | Next::Done) => done(own, terms.now),
         Err(refusal) => {
             let (stand, sentence) = refused(own, &refusal);
             publish(own, stand, sentence, terms.now)
         }
     }
+}
+
+/// It was seen on its way to what is asked for, and not at the end of it.
+fn is_under_way(own: &Guest) -> bool {
+    let under_way = [Stand::Rolling, Stand::MachineFailed];
+    said(own).is_some_and(|said| said.to == asked(own) && under_way.contains(&said.stand))
+}
+
+fn done(own: &Guest, now: Timestamp) -> Turn {
+    let mut turn = publish(own, Stand::UpToDate, format!("every machine is of {}", asked(own)), now);
+    // What it was halted for is over.
+    if let Some(over) = Halted::outlived(own) {
+        let mut lever = lever(own, over);
+        turn.levers.drain(..).for_each(|said| json_patch::merge(&mut lever.patch, &said.patch));
+        turn.levers.push(lever);
+    }
+    turn
 }
 
 fn halted(own: &Guest, why: &str) -> String {

@@ -231,3 +231,32 @@ fn no_time_runs_against_a_cluster_that_is_paused() {
     let (counts, turns) = late(json!({ "spec": { "paused": true } }));
     assert!(!counts && in_a_line(&turns[0]) == "says ClusterPaused", "{turns:?}");
 }
+
+#[test]
+fn a_machine_that_fails_in_a_cluster_that_is_finished_pauses_nothing_and_takes_no_place() {
+    let counts = json!({ "replicas": 2, "updatedReplicas": 2, "readyReplicas": 1, "availableReplicas": 1 });
+    let pool = json!({ "spec": { "replicas": 2, "template": { "spec": { "version": "v1.34.1" } } }, "status": counts });
+    let finished = |own: Value| {
+        let parts = [left(own), ("plane", version("v1.34.1")), ("m", version("v1.34.1")), ("pool", pool.clone())];
+        let mut cluster = guest(&parts);
+        let labels = json!({ "cluster.x-k8s.io/cluster-name": "g", "cluster.x-k8s.io/deployment-name": "pool" });
+        let spec = json!({ "clusterName": "g", "version": "v1.34.1" });
+        let scaled = json!({ "metadata": { "labels": labels, "uid": "w" }, "spec": spec, "status": { "failureMessage": "no quota" } });
+        cluster.take(object("Machine", "w", scaled).to_string().as_bytes());
+        with_another(&mut cluster, "z", "v1.33.1", "v1.33.1");
+        kept(&cluster, &terms(Some(1)))
+    };
+    let other = r#"KubeadmControlPlane/guests/z {"version":"v1.34.1"}"#;
+    assert_eq!(finished(json!({})), ["says UpToDate", other], "it has had the version before anybody asked");
+    let said = |stand: Stand, sentence: &str| {
+        let said = Said { to: "v1.34.1".to_owned(), stand, sentence: sentence.to_owned(), since: noon() };
+        json!({ "metadata": { "annotations": { PROGRESS: json!(said).to_string() } } })
+    };
+    assert_eq!(finished(said(Stand::UpToDate, "every machine is of v1.34.1")), ["", other]);
+    let rolls = "the workers are on their way to v1.34.1, with 2 of 2 machines";
+    assert_eq!(
+        finished(said(Stand::Rolling, rolls)),
+        ["", "says AnotherClusterFirst"],
+        "the last of it is still to come"
+    );
+}
