@@ -23,9 +23,6 @@ mod keeper;
 
 pub use keeper::{Keeper, KeeperOptions};
 
-/// What a decision about a Cluster rests on; those of other products need not be served.
-const READ: [&str; 5] = ["Cluster", "KubeadmControlPlane", "MachineDeployment", "Machine", "TanzuKubernetesCluster"];
-
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     #[error("cannot {act}: {cause}")]
@@ -150,7 +147,8 @@ impl ClusterVerbs {
             if !followed.is_whole() {
                 continue;
             }
-            let now = Look { cluster: followed.cluster(), paths: look.paths.clone(), sources: Vec::new() };
+            let now =
+                Look { cluster: followed.cluster(self.clock.now()), paths: look.paths.clone(), sources: Vec::new() };
             awaited.look(&now.cluster, self.own(&now)?, to, steady.now());
             match self.go_on(&now, to, (&awaited, limit), &mut followed, &mut say).await {
                 Ok(true) => return Ok(()),
@@ -210,13 +208,13 @@ impl ClusterVerbs {
     async fn look(&self) -> Result<Look, ClusterError> {
         let act = |cause| ClusterError::Api { act: "ask which kinds the API server has".to_owned(), cause };
         let served = groups(&self.api).await.map_err(act)?;
-        let mut look = Look { cluster: Cluster::default(), paths: BTreeMap::new(), sources: Vec::new() };
+        let mut look = Look { cluster: levers::seen(self.clock.now()), paths: BTreeMap::new(), sources: Vec::new() };
         let mut spaces = vec![self.namespace.clone()];
         let mut next = 0;
         // Clusters that come before this one may be elsewhere, and others before those.
         while let Some(space) = spaces.get(next).cloned() {
             next += 1;
-            for resource in RESOURCES.iter().filter(|resource| READ.contains(&resource.kind)) {
+            for resource in RESOURCES.iter().filter(|resource| levers::READ.contains(&resource.kind)) {
                 self.list(resource, &served, &space, &mut look).await?;
             }
             let named = look.cluster.cluster_api.clusters.iter().flat_map(levers::predecessors);

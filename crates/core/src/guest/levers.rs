@@ -3,15 +3,19 @@
 //! The rollout itself is Cluster API's. Whatever speaks against a start is said before anything is written, and the workers are
 //! raised only once the control plane is done: a Cluster of a class sees to that itself.
 
+mod awaited;
 mod below;
 mod following;
 mod keeping;
+mod stuck;
 
 #[cfg(test)]
 mod tests;
 
-pub use following::{Awaited, Halted, Next, Waiting, follow};
+pub use awaited::{Awaited, Far, Waited};
+pub use following::{Halted, Next, Waiting, follow};
 pub use keeping::{AllAwaited, Said, Stand, Terms, Turn, asked, has_work, keep, said};
+pub use stuck::{READ, Stuck, seen};
 
 use drover_api::cluster_api::PAUSED;
 use drover_api::marks::{AFTER, UPGRADE_TO};
@@ -87,6 +91,8 @@ pub enum Refusal {
         "{cluster} is paused by its annotation, of whoever set it: kubectl -n {namespace} annotate cluster {name} {PAUSED}-"
     )]
     PausedByAnnotation { cluster: String, namespace: String, name: String },
+    #[error("{}: {}", .0.why, .0.remedy)]
+    PartPaused(Stuck),
 }
 
 impl Refusal {
@@ -99,6 +105,7 @@ impl Refusal {
                 | Refusal::Nothing(..)
                 | Refusal::NobodysMachines { .. }
                 | Refusal::Paused { .. }
+                | Refusal::PartPaused(_)
         )
     }
 }
@@ -113,6 +120,11 @@ fn lever<T: Projection>(object: &T, mut patch: Value) -> Lever {
 /// Of an object, this annotation; it goes with `null`.
 fn annotate(key: &str, value: impl Into<Value>) -> Value {
     json!({ "metadata": { "annotations": { key: value.into() } } })
+}
+
+/// As the command line names it.
+pub(crate) fn named(own: &Guest) -> String {
+    format!("cluster/{}/{}", own.metadata.namespace, own.metadata.name)
 }
 
 fn words(own: &Guest) -> String {
@@ -164,8 +176,7 @@ fn levers(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Refusa
         return Err(Refusal::Deleting(words(own)));
     }
     if own.is_paused() {
-        let name = format!("cluster/{namespace}/{name}");
-        return Err(Refusal::Paused { cluster: words(own), name });
+        return Err(Refusal::Paused { cluster: words(own), name: named(own) });
     }
     let plane = plane_of(cluster, own);
     let is_nobodys = own.spec.control_plane_ref.kind.is_empty() && own.spec.topology.is_none();
@@ -185,7 +196,11 @@ fn levers(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Refusa
         };
     }
     let is_behind = |text: &str| Version::parse(text).is_none_or(|asked| asked < version);
+    let paused = || stuck::paused(cluster, own, &version);
     if let Some(plane) = plane.filter(|plane| is_behind(&plane.spec.version)) {
+        if let Some(paused) = paused() {
+            return Err(Refusal::PartPaused(paused));
+        }
         return Ok(vec![lever(plane, json!({ "spec": { "version": to } }))]);
     }
     let is_left = members.is_empty() || members.iter().any(|machine| is_behind(&machine.spec.version));
@@ -202,6 +217,11 @@ fn levers(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Refusa
     let updated = updated.min(ready);
     if updated < wanted || is_left {
         return Err(Refusal::ControlPlaneFirst { to, updated, wanted });
+    }
+    // What somebody has paused stays as it is.
+    let (rest, behind): (Vec<_>, Vec<_>) = behind.into_iter().partition(|one| one.is_paused());
+    if let Some(paused) = paused().filter(|_| behind.is_empty() && !rest.is_empty()) {
+        return Err(Refusal::PartPaused(paused));
     }
     let raise = json!({ "spec": { "template": { "spec": { "version": to } } } });
     Ok(behind.into_iter().map(|deployment| lever(deployment, raise.clone())).collect())

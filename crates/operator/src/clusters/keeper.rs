@@ -10,7 +10,7 @@ use drover_api::marks::FIELD_MANAGER;
 use drover_clock::{Clock, between, later};
 use drover_core::cluster::{Cluster, RESOURCES};
 use drover_core::guest::MACHINE_TIMEOUT;
-use drover_core::guest::levers::{AllAwaited, Lever, Terms, Turn, has_work, keep};
+use drover_core::guest::levers::{AllAwaited, Lever, READ, Terms, Turn, has_work, keep};
 use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::FOR_EVER;
 use super::followed::{Followed, Source};
-use super::{FOR_EVER, READ};
 use crate::api::{Api, ApiError};
 use crate::election::{Candidate, ElectionOptions, resign};
 use crate::engine::desk::{LOOK_AT_ALL, pause_after};
@@ -179,7 +179,7 @@ impl Shift {
             if !self.leading || !followed.is_whole() {
                 continue;
             }
-            let seen = followed.cluster();
+            let seen = followed.cluster(clock.now());
             if has_work(&seen) != is_wide {
                 is_wide = !is_wide;
                 followed = Followed::of(&self.api, clock, if is_wide { sources.to_vec() } else { narrow.clone() });

@@ -23,10 +23,11 @@ struct Ground {
     watched: Arc<Mutex<BTreeSet<String>>>,
 }
 
-const KINDS: [(&str, &str, &str); 4] = [
+const KINDS: [(&str, &str, &str); 5] = [
     ("cluster.x-k8s.io", "Cluster", "clusters"),
     ("cluster.x-k8s.io", "Machine", "machines"),
     ("cluster.x-k8s.io", "MachineDeployment", "machinedeployments"),
+    ("cluster.x-k8s.io", "MachineSet", "machinesets"),
     ("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", "kubeadmcontrolplanes"),
 ];
 
@@ -403,7 +404,7 @@ async fn an_operator_raises_what_is_left_to_it_says_how_far_it_is_and_looks_at_n
     let sentence = ground.stands_as(clock, "Rolling").await;
     assert!(sentence.starts_with("the control plane is on its way to v1.34.1, with 0 of 1 machines"), "{sentence}");
     assert_eq!(ground.read("KubeadmControlPlane", "web").await["spec"]["version"], "v1.34.1");
-    assert_eq!(ground.watched(), ["clusters", "kubeadmcontrolplanes", "machinedeployments", "machines"]);
+    assert_eq!(ground.watched(), ["clusters", "kubeadmcontrolplanes", "machinedeployments", "machines", "machinesets"]);
 
     ground.change("Machine", "web-0", json!({ "spec": { "version": "v1.34.1" } })).await;
     let is_raised = |object: Value| object["spec"]["template"]["spec"]["version"] == "v1.34.1";

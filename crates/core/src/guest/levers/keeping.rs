@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Awaited, Halted, Lever, Next, Refusal, annotate, follow, lever};
+use super::{Awaited, Halted, Lever, Next, Refusal, Waited, Waiting, annotate, follow, lever, named};
 use crate::after::Name;
 use crate::cluster::cluster_api::{Cluster as Guest, MachineDeployment};
 use crate::cluster::{Cluster, ObjectRef, Projection as _};
@@ -37,6 +37,10 @@ pub enum Stand {
     AnotherControllerActs,
     /// What is asked for is there already in part, and the rest comes.
     Rolling,
+    /// Nothing has come of it for too long: it has given its place to another.
+    Stalled,
+    /// Somebody has paused its control plane or workers of it, and nothing else.
+    PartPaused,
     /// A new machine has failed: the cluster was paused.
     MachineFailed,
 }
@@ -49,6 +53,42 @@ pub struct Said {
     pub sentence: String,
     /// By the clock of whoever wrote it: nothing is measured by it.
     pub since: Timestamp,
+    /// By the same clock: when it counts as stalled, if nothing comes of it before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+    /// How long nothing has come of it already, for the operator that comes next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited: Option<Waited>,
+}
+
+impl Said {
+    fn new(own: &Guest, stand: Stand, sentence: impl Into<String>, now: Timestamp) -> Self {
+        let to = asked(own).to_owned();
+        let known = said(own).filter(|said| said.stand == stand && said.to == to);
+        let whole = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        let since = known.map_or(whole, |said| said.since);
+        Said { to, stand, sentence: sentence.into(), since, deadline: None, remedy: None, waited: None }
+    }
+
+    fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// Counts how long nothing has come of it.
+    fn counted(mut self, own: &Guest, awaited: &Awaited, terms: &Terms) -> Self {
+        let still = awaited.still(terms.machine);
+        self.waited = awaited.told(terms.machine);
+        let left = still.limit.saturating_sub(still.waited);
+        let at = Timestamp::from_second(terms.now.as_second()).ok().and_then(|now| now.checked_add(left).ok());
+        let known =
+            said(own).filter(|said| said.stand == self.stand && said.to == self.to).and_then(|said| said.deadline);
+        let is_near = |known: &Timestamp| at.is_some_and(|at| at.duration_since(*known).abs() <= NEARLY);
+        self.deadline = known.filter(is_near).or(at).filter(|_| self.stand == Stand::Rolling);
+        self
+    }
 }
 
 /// What an operator knows of Clusters beside the objects.
@@ -61,6 +101,9 @@ pub struct Terms {
     /// What is written down.
     pub now: Timestamp,
 }
+
+/// A deadline that is published stays as it is while a clock is no more than this off.
+const NEARLY: SignedDuration = SignedDuration::from_secs(5);
 
 /// Since when the new Machines of each cluster have been waited for.
 #[derive(Debug, Default)]
@@ -121,33 +164,36 @@ fn key(own: &Guest) -> Name {
 /// What comes next of each, in the order of their names.
 pub fn keep(cluster: &Cluster, awaited: &AllAwaited, terms: &Terms) -> Vec<Turn> {
     let untried = Awaited::default();
-    let next = |own| {
-        let awaited = awaited.0.get(&key(own)).unwrap_or(&untried);
-        (own, follow(cluster, own, asked(own), awaited, terms.machine))
-    };
+    let waited = |own| awaited.0.get(&key(own)).unwrap_or(&untried);
+    let next = |own| (own, follow(cluster, own, asked(own), waited(own), terms.machine));
     let all: Vec<(&Guest, Result<Next, Refusal>)> = asking(cluster).map(next).collect();
     let at_work = |(own, next): &&(&Guest, Result<Next, Refusal>)| match next {
-        Ok(Next::Waits(waiting)) => waiting.is_behind || is_under_way(own),
+        Ok(Next::Waits(waiting)) => waiting.stalled.is_none() && (waiting.is_behind || is_under_way(own)),
         Ok(Next::Raise(levers)) => !begins(cluster, own, levers),
+        Err(Refusal::PartPaused(paused)) => paused.others_move,
         _ => false,
     };
     let mut names: BTreeSet<Name> = all.iter().filter(at_work).map(|(own, _)| key(own)).collect();
-    all.into_iter().map(|(own, next)| turn(cluster, own, next, &mut names, terms)).collect()
+    all.into_iter().map(|(own, next)| turn(cluster, own, next, waited(own), &mut names, terms)).collect()
 }
 
-/// Nothing of it was raised yet: workers come after their control plane, unless that belongs to nobody who would raise it here.
+/// Nothing of it was raised yet, or it has given its place back: workers come after their control plane, unless that belongs to nobody who
+/// would raise it here.
 fn begins(cluster: &Cluster, own: &Guest, levers: &[Lever]) -> bool {
     let is_nobodys = own.spec.topology.is_none() && cluster.cluster_api.control_plane_of(own).is_none();
-    is_nobodys || levers.iter().any(|lever| lever.object.kind != MachineDeployment::KIND)
+    let has_no_place = said(own).is_some_and(|said| said.to == asked(own) && said.stand == Stand::Stalled);
+    is_nobodys || has_no_place || levers.iter().any(|lever| lever.object.kind != MachineDeployment::KIND)
 }
 
 fn turn(
     cluster: &Cluster,
     own: &Guest,
     next: Result<Next, Refusal>,
+    awaited: &Awaited,
     at_work: &mut BTreeSet<Name>,
     terms: &Terms,
 ) -> Turn {
+    let say = |stand: Stand, sentence: String| Said::new(own, stand, sentence, terms.now);
     let to = asked(own);
     let object = ObjectRef::of(own);
     match next {
@@ -157,7 +203,7 @@ fn turn(
                     let names: Vec<String> =
                         at_work.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
                     let sentence = format!("as many clusters are raised as may be at once: {}", names.join(", "));
-                    return publish(own, Stand::AnotherClusterFirst, sentence, terms.now);
+                    return publish(own, say(Stand::AnotherClusterFirst, sentence));
                 }
                 at_work.insert(key(own));
             }
@@ -166,30 +212,37 @@ fn turn(
         }
         Ok(Next::Halt { mut lever, why }) => {
             let sentence = halted(own, &why);
-            let said = tell(own, Stand::MachineFailed, &sentence, terms.now);
+            let said = say(Stand::MachineFailed, sentence.clone());
             json_patch::merge(&mut lever.patch, &annotate(PROGRESS, json!(said).to_string()));
             Turn { object, levers: vec![*lever], sentence }
         }
         Ok(Next::Waits(waiting)) if waiting.is_behind || is_under_way(own) => {
-            publish(own, Stand::Rolling, waiting.sentence, terms.now)
+            let Waiting { sentence, stalled, .. } = waiting;
+            let said = match stalled {
+                Some(stuck) => say(Stand::Stalled, sentence).remedy(stuck.remedy),
+                None => say(Stand::Rolling, sentence),
+            };
+            publish(own, said.counted(own, awaited, terms))
         }
         // What is missing is missed for another reason.
         Ok(Next::Waits(_) | Next::Done) => done(own, terms.now),
+        Err(Refusal::PartPaused(stuck)) => publish(own, say(Stand::PartPaused, stuck.why).remedy(stuck.remedy)),
         Err(refusal) => {
             let (stand, sentence) = refused(own, &refusal);
-            publish(own, stand, sentence, terms.now)
+            publish(own, say(stand, sentence))
         }
     }
 }
 
 /// It was seen on its way to what is asked for, and not at the end of it.
 fn is_under_way(own: &Guest) -> bool {
-    let under_way = [Stand::Rolling, Stand::MachineFailed];
+    let under_way = [Stand::Rolling, Stand::Stalled, Stand::MachineFailed];
     said(own).is_some_and(|said| said.to == asked(own) && under_way.contains(&said.stand))
 }
 
 fn done(own: &Guest, now: Timestamp) -> Turn {
-    let mut turn = publish(own, Stand::UpToDate, format!("every machine is of {}", asked(own)), now);
+    let sentence = format!("every machine is of {}", asked(own));
+    let mut turn = publish(own, Said::new(own, Stand::UpToDate, sentence, now));
     // What it was halted for is over.
     if let Some(over) = Halted::outlived(own) {
         let mut lever = lever(own, over);
@@ -200,10 +253,10 @@ fn done(own: &Guest, now: Timestamp) -> Turn {
 }
 
 fn halted(own: &Guest, why: &str) -> String {
-    let (namespace, name) = key(own);
     format!(
-        "{why}; the cluster is paused, so that no other machine goes the same way: drover upgrade resume cluster/{namespace}/{name} lets it go \
-         on, with that machine or without it"
+        "{why}; the cluster is paused, so that no other machine goes the same way: drover upgrade resume {} lets it go on, with that machine or \
+         without it",
+        named(own)
     )
 }
 
@@ -224,24 +277,17 @@ fn refused(own: &Guest, refusal: &Refusal) -> (Stand, String) {
         Refusal::NotItsOwn(_) | Refusal::Provider { .. } | Refusal::NobodysMachines { .. } | Refusal::Deleting(_) => {
             Stand::AnotherControllerActs
         }
+        Refusal::PartPaused(_) => Stand::PartPaused,
         Refusal::ControlPlaneFirst { .. } | Refusal::Nothing(..) | Refusal::NotPaused(_) => Stand::Rolling,
     };
     (stand, refusal.to_string())
 }
 
-fn tell(own: &Guest, stand: Stand, sentence: &str, now: Timestamp) -> Said {
-    let to = asked(own).to_owned();
-    let known = said(own).filter(|said| said.stand == stand && said.to == to);
-    let whole = Timestamp::from_second(now.as_second()).unwrap_or(now);
-    Said { to, stand, sentence: sentence.to_owned(), since: known.map_or(whole, |said| said.since) }
-}
-
 /// Says where it stands, if that is not known yet.
-fn publish(own: &Guest, stand: Stand, sentence: String, now: Timestamp) -> Turn {
-    let new = tell(own, stand, &sentence, now);
+fn publish(own: &Guest, new: Said) -> Turn {
     let levers = match said(own).as_ref() == Some(&new) {
         true => Vec::new(),
         false => vec![lever(own, annotate(PROGRESS, json!(new).to_string()))],
     };
-    Turn { object: ObjectRef::of(own), levers, sentence }
+    Turn { object: ObjectRef::of(own), levers, sentence: new.sentence }
 }

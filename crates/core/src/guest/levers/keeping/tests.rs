@@ -1,5 +1,6 @@
 use serde_json::Value;
 
+use super::super::Far;
 use super::super::tests::{guest, object, version};
 use super::*;
 
@@ -80,9 +81,18 @@ fn a_cluster_that_is_left_to_an_operator_is_raised_part_by_part_and_told_of() {
 
 #[test]
 fn what_is_said_already_is_not_said_again_and_lasts_since_it_began() {
+    let deadline = |stand: Stand| (stand == Stand::Rolling).then(|| noon() + SignedDuration::from_mins(30));
     let said = |to: &str, stand: Stand, sentence: &str| {
         let since = "2026-01-01T11:00:00Z".parse().unwrap();
-        let said = Said { to: to.to_owned(), stand, sentence: sentence.to_owned(), since };
+        let said = Said {
+            to: to.to_owned(),
+            stand,
+            sentence: sentence.to_owned(),
+            since,
+            deadline: deadline(stand),
+            remedy: None,
+            waited: None,
+        };
         left(json!({ "metadata": { "annotations": { PROGRESS: json!(said).to_string() } } }))
     };
     let plane = ("plane", version("v1.34.1"));
@@ -249,14 +259,130 @@ fn a_machine_that_fails_in_a_cluster_that_is_finished_pauses_nothing_and_takes_n
     let other = r#"KubeadmControlPlane/guests/z {"version":"v1.34.1"}"#;
     assert_eq!(finished(json!({})), ["says UpToDate", other], "it has had the version before anybody asked");
     let said = |stand: Stand, sentence: &str| {
-        let said = Said { to: "v1.34.1".to_owned(), stand, sentence: sentence.to_owned(), since: noon() };
+        let said = Said {
+            to: "v1.34.1".to_owned(),
+            stand,
+            sentence: sentence.to_owned(),
+            since: noon(),
+            deadline: (stand == Stand::Rolling).then(|| noon() + SignedDuration::from_mins(30)),
+            remedy: None,
+            waited: None,
+        };
         json!({ "metadata": { "annotations": { PROGRESS: json!(said).to_string() } } })
     };
     assert_eq!(finished(said(Stand::UpToDate, "every machine is of v1.34.1")), ["", other]);
-    let rolls = "the workers are on their way to v1.34.1, with 2 of 2 machines";
+    let rolls = "every machine is of v1.34.1, and not every one is ready";
     assert_eq!(
         finished(said(Stand::Rolling, rolls)),
         ["", "says AnotherClusterFirst"],
         "the last of it is still to come"
     );
+}
+
+/// What is said of `g` when nothing has changed for as many minutes.
+fn after_minutes(minutes: i64, changes: &[(&str, Value)], others: &[&str]) -> Vec<Said> {
+    let mut cluster = guest(changes);
+    others.iter().for_each(|other| with_another(&mut cluster, other, "v1.33.1", "v1.33.1"));
+    let mut awaited = AllAwaited::default();
+    awaited.look(&cluster, noon());
+    awaited.look(&cluster, noon() + SignedDuration::from_mins(minutes));
+    let turns = keep(&cluster, &awaited, &terms(Some(1)));
+    turns.iter().filter_map(told).collect()
+}
+
+fn told(turn: &Turn) -> Option<Said> {
+    let said = turn.levers.iter().find_map(|lever| lever.patch["metadata"]["annotations"][PROGRESS].as_str())?;
+    serde_json::from_str(said).ok()
+}
+
+fn drained(own: &str) -> Value {
+    let condition = json!({ "type": "DrainingSucceeded", "status": "False", "message": "Cannot evict pod as it would violate the pod's disruption budget" });
+    json!({
+        "metadata": { "uid": own, "deletionTimestamp": "2026-01-01T11:59:00Z", "finalizers": ["machine.cluster.x-k8s.io"] },
+        "status": { "nodeRef": { "name": "n" }, "conditions": [condition] },
+    })
+}
+
+#[test]
+fn a_cluster_in_which_nothing_moves_any_more_gives_its_place_to_another_and_says_why() {
+    let stuck = [left(json!({})), ("plane", version("v1.34.1")), ("m", drained("old"))];
+    let stands = |minutes: i64| -> Vec<Stand> {
+        after_minutes(minutes, &stuck, &["z"]).into_iter().map(|said| said.stand).collect()
+    };
+    assert_eq!(stands(29), [Stand::Rolling, Stand::AnotherClusterFirst]);
+    assert_eq!(stands(31), [Stand::Stalled], "z is raised");
+    let said = after_minutes(31, &stuck, &[]).remove(0);
+    assert!(said.sentence.contains("nothing has come of it for 30 minutes"), "{}", said.sentence);
+    assert!(
+        said.sentence.contains("Machine guests/m is being deleted: its Node cannot be drained"),
+        "{}",
+        said.sentence
+    );
+    let remedy = said.remedy.unwrap_or_default();
+    assert!(remedy.contains("make more pods of the budget healthy"), "{remedy}");
+    let message = "Scaling up from 1 to 2 replicas is blocked because InfrastructureMachineTemplate does not exist";
+    let condition = json!({ "type": "ScalingUp", "status": "True", "message": message });
+    let spec = json!({ "version": "v1.34.1", "replicas": 1 });
+    let missing = ("plane", json!({ "spec": spec, "status": { "conditions": [condition] } }));
+    let said = after_minutes(31, &[left(json!({})), missing], &[]).remove(0);
+    assert!(said.sentence.ends_with(&format!("the next machine cannot be made: {message}")), "{}", said.sentence);
+}
+
+#[test]
+fn how_long_nothing_has_moved_is_known_to_the_operator_that_comes_next_whatever_its_clock_shows() {
+    let rolls = |minutes: i64, own: Value| {
+        let parts = [left(own), ("plane", version("v1.34.1")), ("m", drained("old"))];
+        after_minutes(minutes, &parts, &[]).remove(0)
+    };
+    let first = rolls(21, json!({}));
+    assert_eq!((first.stand, first.waited.as_ref().map(|waited| waited.seconds)), (Stand::Rolling, Some(1200)));
+    assert_eq!(first.deadline, Some("2026-01-01T12:09:00Z".parse().unwrap()));
+    // The clock of whoever comes next is wrong by a year.
+    let told = Said { since: "2025-01-01T00:00:00Z".parse().unwrap(), ..first };
+    let by = |said: &Said| json!({ "metadata": { "annotations": { PROGRESS: json!(said).to_string() } } });
+    assert_eq!(rolls(9, by(&told)).stand, Stand::Rolling);
+    assert_eq!(rolls(11, by(&told)).stand, Stand::Stalled);
+    let before =
+        told.waited.clone().map(|waited| Waited { far: Far { old: waited.far.old + 1, ..waited.far }, ..waited });
+    let moved = Said { waited: before, ..told };
+    assert_eq!(rolls(29, by(&moved)).stand, Stand::Rolling, "a machine has gone since");
+}
+
+#[test]
+fn whoever_has_given_back_a_place_goes_on_by_itself_and_has_its_workers_raised_in_its_turn() {
+    let stalled = Said {
+        to: "v1.34.1".to_owned(),
+        stand: Stand::Stalled,
+        sentence: "stuck".to_owned(),
+        since: noon(),
+        deadline: None,
+        remedy: None,
+        waited: None,
+    };
+    let own = left(json!({ "metadata": { "annotations": { PROGRESS: json!(stalled).to_string() } } }));
+    let raised = |limit: usize| {
+        let mut cluster = guest(&[own.clone(), ("plane", version("v1.34.1")), ("m", version("v1.34.1"))]);
+        with_another(&mut cluster, "a", "v1.34.1", "v1.33.1");
+        kept(&cluster, &terms(Some(limit)))
+    };
+    assert_eq!(raised(1), ["says Rolling", "says AnotherClusterFirst"]);
+    let workers = r#"MachineDeployment/guests/pool {"template":{"spec":{"version":"v1.34.1"}}}"#;
+    assert_eq!(raised(2), ["says Rolling", workers]);
+}
+
+#[test]
+fn a_part_that_is_paused_is_named_at_once_and_takes_no_place() {
+    let paused = ("pool", json!({ "spec": { "paused": true } }));
+    let (plane, machine) = (("plane", version("v1.34.1")), ("m", version("v1.34.1")));
+    let named = after_minutes(0, &[left(json!({})), plane.clone(), machine.clone(), paused.clone()], &["z"]);
+    assert_eq!(named[0].stand, Stand::PartPaused);
+    assert_eq!(named[0].sentence, "MachineDeployment guests/pool is paused (spec.paused): Cluster API leaves it alone");
+    assert!(named[0].remedy.as_ref().unwrap().contains("patch machinedeployment pool"), "{:?}", named[0].remedy);
+    assert_eq!(named.len(), 1, "z is raised");
+    let raised = ("pool", json!({ "spec": { "template": { "spec": { "version": "v1.34.1" } } } }));
+    let half_way = [left(json!({})), plane, machine, paused, raised];
+    assert_eq!(after_minutes(0, &half_way, &[]).remove(0).stand, Stand::PartPaused);
+    let annotated = ("plane", json!({ "metadata": { "annotations": { "cluster.x-k8s.io/paused": "" } } }));
+    let said = after_minutes(0, &[left(json!({})), annotated], &[]).remove(0);
+    assert!(said.sentence.starts_with("KubeadmControlPlane guests/plane is paused"), "{}", said.sentence);
 }
