@@ -51,6 +51,15 @@ pub struct ClusterVerbs {
     name: String,
 }
 
+/// What became of a start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// The objects that ask for the version now.
+    pub raised: Vec<ObjectRef>,
+    /// What was left to an operator before, and is so no longer.
+    pub taken_back: Option<String>,
+}
+
 /// What is known of it, and where an API server has that.
 struct Look {
     cluster: Cluster,
@@ -87,16 +96,28 @@ impl ClusterVerbs {
         Ok(levers.into_iter().map(|lever| lever.object).collect())
     }
 
-    /// Raises the cluster, or the part of it whose turn it is; says which objects ask for the version now.
-    pub async fn start(&self, to: &str) -> Result<Vec<ObjectRef>, ClusterError> {
-        let look = self.look().await?;
-        let levers = levers::start(&look.cluster, self.own(&look)?, to)?;
-        let mut done = Vec::new();
-        for lever in levers {
-            self.pull(&look, &lever).await?;
-            done.push(lever.object);
+    /// Raises the cluster, or the part of it whose turn it is. What was left to an operator for an older version is taken back.
+    pub async fn start(&self, to: &str) -> Result<Started, ClusterError> {
+        let mut look = self.look().await?;
+        levers::start(&look.cluster, self.own(&look)?, to)?;
+        let taken_back = self.take_back(&look, to).await?;
+        if taken_back.is_some() {
+            look = self.look().await?;
         }
-        Ok(done)
+        let mut raised = Vec::new();
+        for lever in levers::start(&look.cluster, self.own(&look)?, to)? {
+            self.pull(&look, &lever).await?;
+            raised.push(lever.object);
+        }
+        Ok(Started { raised, taken_back })
+    }
+
+    /// The version that was left to an operator, if it was older than this.
+    async fn take_back(&self, look: &Look, to: &str) -> Result<Option<String>, ClusterError> {
+        let own = self.own(look)?;
+        let Some(lever) = levers::take_back(own, to) else { return Ok(None) };
+        self.pull(look, &lever).await?;
+        Ok(Some(levers::asked(own).to_owned()))
     }
 
     /// What speaks against leaving it to an operator, but for whose turn it is; nothing is written.
@@ -136,6 +157,9 @@ impl ClusterVerbs {
             }
             self.clock.sleep(AGAIN).await;
         };
+        if let Some(left) = self.take_back(&look, to).await? {
+            say(format!("it is no longer left to an operator to raise it to {left}"));
+        }
         let mut followed = Followed::of(&self.api, self.clock, look.sources.clone());
         let (mut awaited, steady) = (Awaited::default(), self.clock.steady());
         let mut wait = FOR_EVER;

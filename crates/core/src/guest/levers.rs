@@ -14,11 +14,11 @@ mod tests;
 
 pub use awaited::{Awaited, Far, Waited};
 pub use following::{Halted, Next, Waiting, follow};
-pub use keeping::{AllAwaited, Said, Stand, Terms, Turn, asked, has_work, keep, said};
+pub use keeping::{AllAwaited, Said, Stand, Terms, Turn, Work, asked, keep, said, work};
 pub use stuck::{READ, Stuck, seen};
 
 use drover_api::cluster_api::PAUSED;
-use drover_api::marks::{AFTER, UPGRADE_TO};
+use drover_api::marks::{AFTER, PROGRESS, UPGRADE_TO};
 use serde_json::{Value, json};
 
 use super::order::Version;
@@ -154,6 +154,14 @@ pub fn leave(own: &Guest, to: &str) -> Result<Lever, Refusal> {
         Some(_) => Err(Refusal::Deleting(words(own))),
         None => Ok(lever(own, annotate(UPGRADE_TO, format!("v{version}")))),
     }
+}
+
+/// Takes back what was left to an operator for an older version than somebody raises it to now, with what was said of it.
+pub fn take_back(own: &Guest, to: &str) -> Option<Lever> {
+    let left = Some(asked(own)).filter(|left| !left.is_empty())?;
+    let is_older = Version::parse(left).is_none_or(|left| Version::parse(to).is_some_and(|to| left < to));
+    let gone = json!({ "metadata": { "annotations": { UPGRADE_TO: Value::Null, PROGRESS: Value::Null } } });
+    is_older.then(|| lever(own, gone))
 }
 
 /// What raises a cluster to a version: its class, or its control plane, or, once that is done, its workers.

@@ -14,10 +14,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use super::below::below;
 use super::{Awaited, Halted, Lever, Next, Refusal, Waited, Waiting, annotate, follow, lever, named};
 use crate::after::Name;
 use crate::cluster::cluster_api::{Cluster as Guest, MachineDeployment};
 use crate::cluster::{Cluster, ObjectRef, Projection as _};
+use crate::guest::order::Version;
 
 /// Where an upgrade stands. The names are part of the interface: scripts compare them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,8 +33,10 @@ pub enum Stand {
     OrderRefused,
     /// Somebody has paused it.
     ClusterPaused,
-    /// The version is none, lower, too far up, or too far from that of the workers.
+    /// The version is none, too far up, or too far from that of the workers.
     VersionRefused,
+    /// Somebody has raised it further by hand.
+    Outlived,
     /// Somebody else raises it, or it has a control plane that nobody is spoken to about here.
     AnotherControllerActs,
     /// What is asked for is there already in part, and the rest comes.
@@ -151,10 +155,38 @@ fn asking(cluster: &Cluster) -> impl Iterator<Item = &Guest> {
     all.filter(|own| !asked(own).is_empty() && own.metadata.deletion_timestamp.is_none())
 }
 
-/// Whether more is to be known than the Clusters themselves: one of them is not as its owner asks, as far as was said.
-pub fn has_work(cluster: &Cluster) -> bool {
-    let is_done = |own: &Guest| said(own).is_some_and(|said| said.to == asked(own) && said.stand == Stand::UpToDate);
-    asking(cluster).any(|own| !is_done(own))
+/// How much is to be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Nobody leaves anything to an operator: the Clusters alone.
+    None,
+    /// All is as it was asked for, as far as was said: whether their control planes and workers stay so.
+    Kept,
+    /// One is not as its owner asks: all that they are made of.
+    Some,
+}
+
+impl Work {
+    /// Whether this kind matters.
+    pub fn needs(self, kind: &str) -> bool {
+        match self {
+            Work::None => kind == Guest::KIND,
+            Work::Kept => [Guest::KIND, "KubeadmControlPlane", MachineDeployment::KIND].contains(&kind),
+            Work::Some => true,
+        }
+    }
+}
+
+pub fn work(cluster: &Cluster) -> Work {
+    let is_over =
+        |own: &Guest, stand: Stand| said(own).is_some_and(|said| said.to == asked(own) && said.stand == stand);
+    let stays = |own: &Guest| Version::parse(asked(own)).is_none_or(|to| below(cluster, own, &to).next().is_none());
+    let is_done = |own: &Guest| is_over(own, Stand::Outlived) || is_over(own, Stand::UpToDate) && stays(own);
+    match (asking(cluster).next(), asking(cluster).all(is_done)) {
+        (None, _) => Work::None,
+        (_, true) => Work::Kept,
+        (_, false) => Work::Some,
+    }
 }
 
 fn key(own: &Guest) -> Name {
@@ -177,11 +209,12 @@ pub fn keep(cluster: &Cluster, awaited: &AllAwaited, terms: &Terms) -> Vec<Turn>
     all.into_iter().map(|(own, next)| turn(cluster, own, next, waited(own), &mut names, terms)).collect()
 }
 
-/// Nothing of it was raised yet, or it has given its place back: workers come after their control plane, unless that belongs to nobody who
+/// Nothing of it was raised yet, or it has given its place back since: workers come after their control plane, unless that belongs to nobody who
 /// would raise it here.
 fn begins(cluster: &Cluster, own: &Guest, levers: &[Lever]) -> bool {
     let is_nobodys = own.spec.topology.is_none() && cluster.cluster_api.control_plane_of(own).is_none();
-    let has_no_place = said(own).is_some_and(|said| said.to == asked(own) && said.stand == Stand::Stalled);
+    let over = [Stand::Stalled, Stand::UpToDate];
+    let has_no_place = said(own).is_some_and(|said| said.to == asked(own) && over.contains(&said.stand));
     is_nobodys || has_no_place || levers.iter().any(|lever| lever.object.kind != MachineDeployment::KIND)
 }
 
@@ -227,6 +260,14 @@ fn turn(
         // What is missing is missed for another reason.
         Ok(Next::Waits(_) | Next::Done) => done(own, terms.now),
         Err(Refusal::PartPaused(stuck)) => publish(own, say(Stand::PartPaused, stuck.why).remedy(stuck.remedy)),
+        Err(refusal @ Refusal::Lower { .. }) => {
+            let remedy = format!(
+                "nothing is done about it any more: ask for what it is to be of (drover upgrade start {} --to VERSION --by-operator), or take \
+                 {UPGRADE_TO} away",
+                named(own)
+            );
+            publish(own, say(Stand::Outlived, refusal.to_string()).remedy(remedy))
+        }
         Err(refusal) => {
             let (stand, sentence) = refused(own, &refusal);
             publish(own, say(stand, sentence))
@@ -271,9 +312,8 @@ fn refused(own: &Guest, refusal: &Refusal) -> (Stand, String) {
         }
         Refusal::ComesAfter { .. } => Stand::PredecessorFirst,
         Refusal::AfterNobody { .. } | Refusal::Circle { .. } => Stand::OrderRefused,
-        Refusal::NotAVersion(_) | Refusal::Lower { .. } | Refusal::Skips { .. } | Refusal::WorkersTooOld { .. } => {
-            Stand::VersionRefused
-        }
+        Refusal::NotAVersion(_) | Refusal::Skips { .. } | Refusal::WorkersTooOld { .. } => Stand::VersionRefused,
+        Refusal::Lower { .. } => Stand::Outlived,
         Refusal::NotItsOwn(_) | Refusal::Provider { .. } | Refusal::NobodysMachines { .. } | Refusal::Deleting(_) => {
             Stand::AnotherControllerActs
         }

@@ -159,3 +159,24 @@ fn a_cluster_is_paused_and_resumed_by_who_has_paused_it() {
     let annotated = own(json!({ "metadata": { "annotations": { PAUSED: "" } } }));
     assert!(matches!(resume(&annotated), Err(Refusal::PausedByAnnotation { .. })));
 }
+
+#[test]
+fn whoever_starts_by_hand_takes_back_what_was_left_to_an_operator_before_if_it_was_less() {
+    let own = |left: Option<&str>| {
+        let annotations = json!({ UPGRADE_TO: left, "drover.dev/progress": "{}" });
+        guest(&[("g", json!({ "metadata": { "annotations": annotations } }))])
+            .cluster_api
+            .clusters
+            .get("guests", "g")
+            .unwrap()
+            .clone()
+    };
+    let gone = json!({ UPGRADE_TO: null, "drover.dev/progress": null });
+    for left in ["v1.33.1", "soon"] {
+        let lever = take_back(&own(Some(left)), "v1.34.1").unwrap();
+        assert_eq!(lever.patch["metadata"]["annotations"], gone);
+    }
+    for left in [None, Some("1.34.1"), Some("v1.35.0")] {
+        assert_eq!(take_back(&own(left), "v1.34.1"), None, "{left:?}");
+    }
+}

@@ -234,6 +234,7 @@ fn left_to_an_operator(own: &Guest, progress: &Progress) -> Option<Chain> {
     match said.stand {
         // Its parts tell, or that it is paused.
         Stand::UpToDate | Stand::Rolling | Stand::ClusterPaused | Stand::MachineFailed | Stand::PartPaused => None,
+        Stand::Outlived => Some(vec![link.remedy(helps).as_usual()]),
         Stand::Stalled => Some(vec![link.outlook(Outlook::Maybe).remedy(helps)]),
         Stand::AnotherClusterFirst | Stand::PredecessorFirst => Some(vec![link.outlook(Outlook::Yes).as_usual()]),
         Stand::OrderRefused => Some(vec![link.remedy("mend the annotation drover.dev/after")]),

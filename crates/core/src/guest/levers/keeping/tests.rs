@@ -107,8 +107,17 @@ fn what_is_said_already_is_not_said_again_and_lasts_since_it_began() {
     let new: Said =
         serde_json::from_str(turns[0].levers[0].patch["metadata"]["annotations"][PROGRESS].as_str().unwrap()).unwrap();
     assert_eq!((new.since.to_string().as_str(), new.sentence.as_str()), ("2026-01-01T11:00:00Z", sentence));
-    let (done, other) = (said("v1.34.1", Stand::UpToDate, "done"), said("v1.33.9", Stand::UpToDate, "done"));
-    assert!(!has_work(&guest(&[done])) && has_work(&guest(&[other])) && !has_work(&guest(&[])));
+    let (done, other) = (said("v1.33.1", Stand::UpToDate, "done"), said("v1.33.0", Stand::UpToDate, "done"));
+    let asked = |said: (&'static str, Value)| {
+        let mut said = said;
+        said.1["metadata"]["annotations"][UPGRADE_TO] = json!("v1.33.1");
+        said
+    };
+    assert_eq!(work(&guest(&[])), Work::None, "nobody asks for anything");
+    assert_eq!(work(&guest(&[asked(done.clone())])), Work::Kept);
+    assert_eq!(work(&guest(&[asked(other)])), Work::Some, "something else was asked for then");
+    let back = ("pool", json!({ "spec": { "template": { "spec": { "version": "v1.32.9" } } } }));
+    assert_eq!(work(&guest(&[asked(done), back])), Work::Some, "somebody has set it back");
 }
 
 #[test]
@@ -185,13 +194,17 @@ fn one_that_comes_after_another_waits_until_every_part_of_that_is_raised_and_non
 
 #[test]
 fn what_cannot_be_is_said_and_holds_up_no_other() {
-    let lower = ("m", version("v1.35.0"));
-    let mut cluster = guest(&[left(json!({})), lower]);
+    let far = json!({ "metadata": { "annotations": { UPGRADE_TO: "v1.35.0" } } });
+    let mut cluster = guest(&[left(far)]);
     with_another(&mut cluster, "z", "v1.33.1", "v1.33.1");
     assert_eq!(
         kept(&cluster, &terms(Some(1))),
         ["says VersionRefused", r#"KubeadmControlPlane/guests/z {"version":"v1.34.1"}"#]
     );
+    let further = [left(json!({})), ("plane", version("v1.35.0"))];
+    assert_eq!(of(&further), ["says Outlived"], "somebody has raised it by hand");
+    let said = after_minutes(0, &further, &[]).remove(0);
+    assert!(said.sentence.contains("is lower than v1.35.0") && said.remedy.is_some(), "{said:?}");
     assert_eq!(of(&[left(json!({ "spec": { "paused": true } }))]), ["says ClusterPaused"]);
     let others = left(json!({ "spec": { "controlPlaneRef": { "kind": "K3sControlPlane" } } }));
     assert_eq!(of(&[others]), ["says AnotherControllerActs"]);
