@@ -98,8 +98,9 @@ pub const WEBHOOK: &str = "drover.dev/webhook";
 /// The leader writes it, guarded by the Upgrade's resourceVersion, before it does what follows from it: so two operators
 /// cannot send two nodes on their way. Unlike the status it survives whoever writes the object without one. It stays.
 ///
-/// On a Cluster with [`UPGRADE_TO`]: where its upgrade stands, as JSON: to which version, how it stands, a sentence, and since when. Nothing
-/// follows from it but whether the operator looks at what the cluster is made of: once it is up to date, it does not.
+/// On a Cluster with [`UPGRADE_TO`]: where its upgrade stands, as JSON: to which version, how it stands, a sentence, since when, until when, and what
+/// would help. Two things follow from it: whether the operator looks at what the cluster is made of (once it is up to date, it does not), and how long it
+/// has got nowhere, for the operator that comes next.
 pub const PROGRESS: &str = "drover.dev/progress";
 
 /// Annotation of an Upgrade, by a person: whose steps its Jobs run, [`STEPS_RELEASE`] or [`STEPS_DROVER`]. Without it the

@@ -23,9 +23,6 @@ mod keeper;
 
 pub use keeper::{Keeper, KeeperOptions};
 
-/// What a decision about a Cluster rests on; those of other products need not be served.
-const READ: [&str; 5] = ["Cluster", "KubeadmControlPlane", "MachineDeployment", "Machine", "TanzuKubernetesCluster"];
-
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     #[error("cannot {act}: {cause}")]
@@ -52,6 +49,15 @@ pub struct ClusterVerbs {
     clock: Clock,
     namespace: String,
     name: String,
+}
+
+/// What became of a start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// The objects that ask for the version now.
+    pub raised: Vec<ObjectRef>,
+    /// What was left to an operator before, and is so no longer.
+    pub taken_back: Option<String>,
 }
 
 /// What is known of it, and where an API server has that.
@@ -90,16 +96,28 @@ impl ClusterVerbs {
         Ok(levers.into_iter().map(|lever| lever.object).collect())
     }
 
-    /// Raises the cluster, or the part of it whose turn it is; says which objects ask for the version now.
-    pub async fn start(&self, to: &str) -> Result<Vec<ObjectRef>, ClusterError> {
-        let look = self.look().await?;
-        let levers = levers::start(&look.cluster, self.own(&look)?, to)?;
-        let mut done = Vec::new();
-        for lever in levers {
-            self.pull(&look, &lever).await?;
-            done.push(lever.object);
+    /// Raises the cluster, or the part of it whose turn it is. What was left to an operator for an older version is taken back.
+    pub async fn start(&self, to: &str) -> Result<Started, ClusterError> {
+        let mut look = self.look().await?;
+        levers::start(&look.cluster, self.own(&look)?, to)?;
+        let taken_back = self.take_back(&look, to).await?;
+        if taken_back.is_some() {
+            look = self.look().await?;
         }
-        Ok(done)
+        let mut raised = Vec::new();
+        for lever in levers::start(&look.cluster, self.own(&look)?, to)? {
+            self.pull(&look, &lever).await?;
+            raised.push(lever.object);
+        }
+        Ok(Started { raised, taken_back })
+    }
+
+    /// The version that was left to an operator, if it was older than this.
+    async fn take_back(&self, look: &Look, to: &str) -> Result<Option<String>, ClusterError> {
+        let own = self.own(look)?;
+        let Some(lever) = levers::take_back(own, to) else { return Ok(None) };
+        self.pull(look, &lever).await?;
+        Ok(Some(levers::asked(own).to_owned()))
     }
 
     /// What speaks against leaving it to an operator, but for whose turn it is; nothing is written.
@@ -139,6 +157,9 @@ impl ClusterVerbs {
             }
             self.clock.sleep(AGAIN).await;
         };
+        if let Some(left) = self.take_back(&look, to).await? {
+            say(format!("it is no longer left to an operator to raise it to {left}"));
+        }
         let mut followed = Followed::of(&self.api, self.clock, look.sources.clone());
         let (mut awaited, steady) = (Awaited::default(), self.clock.steady());
         let mut wait = FOR_EVER;
@@ -150,7 +171,8 @@ impl ClusterVerbs {
             if !followed.is_whole() {
                 continue;
             }
-            let now = Look { cluster: followed.cluster(), paths: look.paths.clone(), sources: Vec::new() };
+            let now =
+                Look { cluster: followed.cluster(self.clock.now()), paths: look.paths.clone(), sources: Vec::new() };
             awaited.look(&now.cluster, self.own(&now)?, to, steady.now());
             match self.go_on(&now, to, (&awaited, limit), &mut followed, &mut say).await {
                 Ok(true) => return Ok(()),
@@ -175,7 +197,7 @@ impl ClusterVerbs {
     ) -> Result<bool, ClusterError> {
         match levers::follow(&look.cluster, self.own(look)?, to, awaited, limit)? {
             Next::Done => return Ok(true),
-            Next::Waits(sentence) => say(sentence),
+            Next::Waits(waiting) => say(waiting.sentence),
             Next::Raise(levers) => {
                 for lever in levers {
                     followed.learn(&lever.object.kind, &self.pull(look, &lever).await?);
@@ -210,13 +232,13 @@ impl ClusterVerbs {
     async fn look(&self) -> Result<Look, ClusterError> {
         let act = |cause| ClusterError::Api { act: "ask which kinds the API server has".to_owned(), cause };
         let served = groups(&self.api).await.map_err(act)?;
-        let mut look = Look { cluster: Cluster::default(), paths: BTreeMap::new(), sources: Vec::new() };
+        let mut look = Look { cluster: levers::seen(self.clock.now()), paths: BTreeMap::new(), sources: Vec::new() };
         let mut spaces = vec![self.namespace.clone()];
         let mut next = 0;
         // Clusters that come before this one may be elsewhere, and others before those.
         while let Some(space) = spaces.get(next).cloned() {
             next += 1;
-            for resource in RESOURCES.iter().filter(|resource| READ.contains(&resource.kind)) {
+            for resource in RESOURCES.iter().filter(|resource| levers::READ.contains(&resource.kind)) {
                 self.list(resource, &served, &space, &mut look).await?;
             }
             let named = look.cluster.cluster_api.clusters.iter().flat_map(levers::predecessors);

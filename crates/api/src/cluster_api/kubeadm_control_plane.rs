@@ -44,4 +44,6 @@ pub mod conditions {
     pub const COMPONENTS_HEALTHY: &str = "ControlPlaneComponentsHealthy";
     /// That the next Machine could be made, before v1beta2.
     pub const MACHINES_CREATED: &str = "MachinesCreated";
+    /// From v1beta2 on: true while one is to be made; its message says what keeps it from that.
+    pub const SCALING_UP: &str = "ScalingUp";
 }

@@ -10,7 +10,7 @@ use drover_core::cluster::{Cluster, ObjectRef};
 use drover_core::guest::MACHINE_TIMEOUT;
 use drover_core::guest::levers::Refusal;
 use drover_core::preflight::{Intent, Severity, examine};
-use drover_operator::clusters::{ClusterError, ClusterVerbs};
+use drover_operator::clusters::{ClusterError, ClusterVerbs, Started};
 use drover_operator::guest::TanzuVerbs;
 use drover_operator::harvester::verbs::Verbs;
 use drover_operator::{connect, survey};
@@ -267,7 +267,10 @@ async fn begin(start: &Start) -> anyhow::Result<()> {
         verbs.follow(&start.to, MACHINE_TIMEOUT, &mut |sentence| drop(print(&format!("{sentence}\n")))).await?;
         return print(&format!("cluster/{namespace}/{name} is at {}\n", start.to));
     }
-    let raised = verbs.start(&start.to).await?;
+    let Started { raised, taken_back } = verbs.start(&start.to).await?;
+    if let Some(left) = taken_back {
+        print(&format!("cluster/{namespace}/{name} is no longer left to an operator to raise it to {left}\n"))?;
+    }
     raised.iter().try_for_each(|object| print(&format!("{} is raised to {}\n", object.in_words(), start.to)))?;
     match raised.iter().any(is_plane) {
         true => print(&format!(

@@ -3,14 +3,22 @@
 //! The rollout itself is Cluster API's. Whatever speaks against a start is said before anything is written, and the workers are
 //! raised only once the control plane is done: a Cluster of a class sees to that itself.
 
+mod awaited;
+mod below;
 mod following;
 mod keeping;
+mod stuck;
 
-pub use following::{Awaited, Halted, Next, follow};
-pub use keeping::{AllAwaited, Said, Stand, Terms, Turn, asked, has_work, keep, said};
+#[cfg(test)]
+mod tests;
+
+pub use awaited::{Awaited, Far, Waited};
+pub use following::{Halted, Next, Waiting, follow};
+pub use keeping::{AllAwaited, Said, Stand, Terms, Turn, Work, asked, keep, said, work};
+pub use stuck::{READ, Stuck, seen};
 
 use drover_api::cluster_api::PAUSED;
-use drover_api::marks::{AFTER, UPGRADE_TO};
+use drover_api::marks::{AFTER, PROGRESS, UPGRADE_TO};
 use serde_json::{Value, json};
 
 use super::order::Version;
@@ -83,6 +91,8 @@ pub enum Refusal {
         "{cluster} is paused by its annotation, of whoever set it: kubectl -n {namespace} annotate cluster {name} {PAUSED}-"
     )]
     PausedByAnnotation { cluster: String, namespace: String, name: String },
+    #[error("{}: {}", .0.why, .0.remedy)]
+    PartPaused(Stuck),
 }
 
 impl Refusal {
@@ -95,6 +105,7 @@ impl Refusal {
                 | Refusal::Nothing(..)
                 | Refusal::NobodysMachines { .. }
                 | Refusal::Paused { .. }
+                | Refusal::PartPaused(_)
         )
     }
 }
@@ -109,6 +120,11 @@ fn lever<T: Projection>(object: &T, mut patch: Value) -> Lever {
 /// Of an object, this annotation; it goes with `null`.
 fn annotate(key: &str, value: impl Into<Value>) -> Value {
     json!({ "metadata": { "annotations": { key: value.into() } } })
+}
+
+/// As the command line names it.
+pub(crate) fn named(own: &Guest) -> String {
+    format!("cluster/{}/{}", own.metadata.namespace, own.metadata.name)
 }
 
 fn words(own: &Guest) -> String {
@@ -140,6 +156,14 @@ pub fn leave(own: &Guest, to: &str) -> Result<Lever, Refusal> {
     }
 }
 
+/// Takes back what was left to an operator for an older version than somebody raises it to now, with what was said of it.
+pub fn take_back(own: &Guest, to: &str) -> Option<Lever> {
+    let left = Some(asked(own)).filter(|left| !left.is_empty())?;
+    let is_older = Version::parse(left).is_none_or(|left| Version::parse(to).is_some_and(|to| left < to));
+    let gone = json!({ "metadata": { "annotations": { UPGRADE_TO: Value::Null, PROGRESS: Value::Null } } });
+    is_older.then(|| lever(own, gone))
+}
+
 /// What raises a cluster to a version: its class, or its control plane, or, once that is done, its workers.
 pub fn start(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Refusal> {
     let levers = levers(cluster, own, to)?;
@@ -160,10 +184,9 @@ fn levers(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Refusa
         return Err(Refusal::Deleting(words(own)));
     }
     if own.is_paused() {
-        let name = format!("cluster/{namespace}/{name}");
-        return Err(Refusal::Paused { cluster: words(own), name });
+        return Err(Refusal::Paused { cluster: words(own), name: named(own) });
     }
-    let plane = api.control_plane_of(own).filter(|_| own.spec.control_plane_ref.kind == KubeadmControlPlane::KIND);
+    let plane = plane_of(cluster, own);
     let is_nobodys = own.spec.control_plane_ref.kind.is_empty() && own.spec.topology.is_none();
     if plane.is_none() && own.spec.topology.is_none() && !is_nobodys {
         let kind = own.spec.control_plane_ref.kind.clone();
@@ -181,7 +204,11 @@ fn levers(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Refusa
         };
     }
     let is_behind = |text: &str| Version::parse(text).is_none_or(|asked| asked < version);
+    let paused = || stuck::paused(cluster, own, &version);
     if let Some(plane) = plane.filter(|plane| is_behind(&plane.spec.version)) {
+        if let Some(paused) = paused() {
+            return Err(Refusal::PartPaused(paused));
+        }
         return Ok(vec![lever(plane, json!({ "spec": { "version": to } }))]);
     }
     let is_left = members.is_empty() || members.iter().any(|machine| is_behind(&machine.spec.version));
@@ -199,8 +226,19 @@ fn levers(cluster: &Cluster, own: &Guest, to: &str) -> Result<Vec<Lever>, Refusa
     if updated < wanted || is_left {
         return Err(Refusal::ControlPlaneFirst { to, updated, wanted });
     }
+    // What somebody has paused stays as it is.
+    let (rest, behind): (Vec<_>, Vec<_>) = behind.into_iter().partition(|one| one.is_paused());
+    if let Some(paused) = paused().filter(|_| behind.is_empty() && !rest.is_empty()) {
+        return Err(Refusal::PartPaused(paused));
+    }
     let raise = json!({ "spec": { "template": { "spec": { "version": to } } } });
     Ok(behind.into_iter().map(|deployment| lever(deployment, raise.clone())).collect())
+}
+
+/// The control plane, if it is kubeadm's.
+fn plane_of<'a>(cluster: &'a Cluster, own: &Guest) -> Option<&'a KubeadmControlPlane> {
+    let plane = cluster.cluster_api.control_plane_of(own);
+    plane.filter(|_| own.spec.control_plane_ref.kind == KubeadmControlPlane::KIND)
 }
 
 /// The Clusters that one comes after.
@@ -219,7 +257,7 @@ fn in_its_turn(cluster: &Cluster, own: &Guest) -> Result<(), Refusal> {
         if after::leads_to(&key, &mine, |key| find(key).map(predecessors).unwrap_or_default()) {
             return Err(Refusal::Circle { cluster: words(own), name });
         }
-        if Progress::of_cluster(cluster, other).differs {
+        if !below::is_done(cluster, other) {
             return Err(Refusal::ComesAfter { cluster: words(own), other: words(other), name });
         }
     }
@@ -262,139 +300,4 @@ fn refuse(
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const LABEL: &str = "cluster.x-k8s.io/cluster-name";
-
-    pub fn object(kind: &str, name: &str, more: Value) -> Value {
-        let group = if kind == "KubeadmControlPlane" { "controlplane.cluster.x-k8s.io" } else { "cluster.x-k8s.io" };
-        let mut object = json!({
-            "apiVersion": format!("{group}/v1beta1"), "kind": kind,
-            "metadata": { "name": name, "namespace": "guests", "resourceVersion": "4", "labels": { LABEL: "g" } },
-        });
-        json_patch::merge(&mut object, &more);
-        object
-    }
-
-    /// A cluster of one machine and one pool, all of v1.33.1, with these changes of its parts by name.
-    pub fn guest(changes: &[(&str, Value)]) -> Cluster {
-        let plane = json!({ "controlPlaneRef": { "kind": "KubeadmControlPlane", "name": "plane" } });
-        let labels = json!({ LABEL: "g", "cluster.x-k8s.io/control-plane": "" });
-        let pool = json!({ "clusterName": "g", "replicas": 1, "template": { "spec": { "version": "v1.33.1" } } });
-        let parts = [
-            object("Cluster", "g", json!({ "spec": plane })),
-            object("KubeadmControlPlane", "plane", json!({ "spec": { "version": "v1.33.1", "replicas": 1 } })),
-            object(
-                "Machine",
-                "m",
-                json!({
-                    "metadata": { "labels": labels }, "spec": { "clusterName": "g", "version": "v1.33.1" },
-                    "status": { "nodeRef": { "name": "n" } },
-                }),
-            ),
-            object("MachineDeployment", "pool", json!({ "spec": pool })),
-        ];
-        let mut cluster = Cluster::new("2026-01-01T12:00:00Z".parse().unwrap());
-        for mut part in parts {
-            let own = part["metadata"]["name"].clone();
-            for (_, change) in changes.iter().filter(|(name, _)| own == *name) {
-                json_patch::merge(&mut part, change);
-            }
-            cluster.take(part.to_string().as_bytes());
-        }
-        assert_eq!(cluster.unseen, []);
-        cluster
-    }
-
-    /// What is written, or why nothing is.
-    fn started(to: &str, changes: &[(&str, Value)]) -> String {
-        let cluster = guest(changes);
-        match start(&cluster, cluster.cluster_api.clusters.get("guests", "g").unwrap(), to) {
-            Ok(levers) => levers.iter().map(|lever| format!("{} {}", lever.object, lever.patch["spec"])).collect(),
-            Err(refusal) => refusal.to_string(),
-        }
-    }
-
-    pub fn version(version: &str) -> Value {
-        json!({ "spec": { "version": version } })
-    }
-
-    #[test]
-    fn a_control_plane_is_raised_first_and_its_workers_when_it_is_done() {
-        let first = started("1.34.1", &[]);
-        assert_eq!(first, r#"KubeadmControlPlane/guests/plane {"version":"v1.34.1"}"#);
-        let under_way = started("v1.34.1", &[("plane", version("v1.34.1"))]);
-        assert!(
-            under_way.starts_with("the control plane is on its way to v1.34.1, with 0 of 1 machines"),
-            "{under_way}"
-        );
-        let raised = [("plane", version("v1.34.1")), ("m", version("v1.34.1"))];
-        let workers = r#"MachineDeployment/guests/pool {"template":{"spec":{"version":"v1.34.1"}}}"#;
-        assert_eq!(started("v1.34.1", &raised), workers);
-        let more = ("plane", json!({ "spec": { "version": "v1.34.1", "replicas": 2 } }));
-        let one_of_two = started("v1.34.1", &[more, raised[1].clone()]);
-        assert!(one_of_two.contains("with 1 of 2 machines"), "{one_of_two}");
-        let no_node = ("m", json!({ "status": { "nodeRef": null } }));
-        let not_ready = started("v1.34.1", &[raised.to_vec(), vec![no_node]].concat());
-        assert!(not_ready.contains("with 0 of 1 machines"), "{not_ready}");
-        let new_pool = json!({ "spec": { "template": { "spec": { "version": "v1.34.1" } } } });
-        let all = [raised[0].clone(), raised[1].clone(), ("pool", new_pool)];
-        assert!(started("v1.34.1", &all).contains("there is nothing to start"));
-    }
-
-    #[test]
-    fn a_cluster_of_a_class_is_raised_by_its_topology() {
-        let class = |version: &str| [("g", json!({ "spec": { "topology": { "class": "c", "version": version } } }))];
-        let raised = started("v1.34.1", &class("v1.33.1"));
-        assert_eq!(raised, r#"Cluster/guests/g {"topology":{"version":"v1.34.1"}}"#);
-        assert!(started("v1.34.1", &class("v1.34.1")).contains("there is nothing to start"));
-    }
-
-    #[test]
-    fn what_cannot_be_or_would_come_to_nothing_is_refused() {
-        let old_pool = |version: &str| ("pool", json!({ "spec": { "template": { "spec": { "version": version } } } }));
-        let of = |spec: Value| ("g", json!({ "spec": spec }));
-        let cases = [
-            ("soon", vec![], "is no version of Kubernetes"),
-            ("v1.33.0", vec![], "a control plane cannot go back"),
-            ("v1.35.0", vec![], "more than one minor version further"),
-            ("v2.33.1", vec![], "more than one minor version further"),
-            ("v1.34.0", vec![old_pool("v1.30.9")], "more than 3 minor versions behind v1.34.0"),
-            ("v1.34.0", vec![of(json!({ "paused": true }))], "is paused, and nothing would happen"),
-            ("v1.34.0", vec![of(json!({ "controlPlaneRef": { "kind": "K3sControlPlane" } }))], "is a K3sControlPlane"),
-            ("v1.34.0", vec![of(json!({ "controlPlaneRef": null }))], "belong to nobody who would replace them"),
-            (
-                "v1.34.0",
-                vec![("g", json!({ "metadata": { "deletionTimestamp": "2026-01-01T11:00:00Z" } }))],
-                "is being deleted",
-            ),
-        ];
-        for (to, changes, expected) in cases {
-            let said = started(to, &changes);
-            assert!(said.contains(expected), "{to}: {said}");
-        }
-        assert!(
-            started("v1.34.0", &[old_pool("v1.31.0")]).starts_with("KubeadmControlPlane"),
-            "three are not too many"
-        );
-    }
-
-    #[test]
-    fn a_cluster_is_paused_and_resumed_by_who_has_paused_it() {
-        let own = |change: Value| guest(&[("g", change)]).cluster_api.clusters.get("guests", "g").unwrap().clone();
-        let (runs, rests) = (own(json!({})), own(json!({ "spec": { "paused": true } })));
-        assert_eq!(
-            pause(&runs).unwrap().patch,
-            json!({ "metadata": { "resourceVersion": "4" }, "spec": { "paused": true } })
-        );
-        assert!(matches!(pause(&rests), Err(Refusal::AlreadyPaused(_))));
-        assert_eq!(resume(&rests).unwrap().patch["spec"], json!({ "paused": false }));
-        assert!(matches!(resume(&runs), Err(Refusal::NotPaused(_))));
-        let annotated = own(json!({ "metadata": { "annotations": { PAUSED: "" } } }));
-        assert!(matches!(resume(&annotated), Err(Refusal::PausedByAnnotation { .. })));
-    }
 }

@@ -207,7 +207,9 @@ pub(crate) fn node_down(cluster: &Cluster, node: &crate::cluster::Node) -> Optio
 }
 
 pub use guest::{Pool, Progress};
-pub(crate) use guest::{explain as guest_explanation, explain_tanzu as tanzu_explanation, is_of};
+pub(crate) use guest::{
+    explain as guest_explanation, explain_tanzu as tanzu_explanation, is_of, parts as guest_parts, paused,
+};
 pub(crate) use upgrade::{explain as upgrade_explanation, progress_of as progress_of_upgrade};
 
 /// An explanation together with the counts that it rests on.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use drover_clock::Clock;
 use drover_core::cluster::{Cluster, ObjectRef, Resource};
+use drover_core::guest::levers;
+use jiff::Timestamp;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
@@ -139,8 +141,8 @@ impl Followed {
         self.listed.len() == self.sources.len()
     }
 
-    pub fn cluster(&self) -> Cluster {
-        let mut cluster = Cluster::default();
+    pub fn cluster(&self, now: Timestamp) -> Cluster {
+        let mut cluster = levers::seen(now);
         for (source, objects) in self.sources.iter().zip(&self.objects) {
             for (_, object) in objects.values() {
                 cluster.take_item(&source.api_version, source.bare_kind, object.as_bytes());

@@ -1,7 +1,7 @@
 //! Raises the Clusters of Cluster API whose owners leave that to an operator: sees, decides with [`drover_core::guest::levers`], acts.
 //!
-//! While none of them asks for anything, Clusters alone are watched; what they are made of, only as long as one of them is not as it is asked
-//! for.
+//! While none of them asks for anything, Clusters alone are watched; while all are as they are asked for, their control planes and
+//! MachineDeployments, too, so that they stay so; their Machines, only as long as one of them is not.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use drover_api::marks::FIELD_MANAGER;
 use drover_clock::{Clock, between, later};
 use drover_core::cluster::{Cluster, RESOURCES};
 use drover_core::guest::MACHINE_TIMEOUT;
-use drover_core::guest::levers::{AllAwaited, Lever, Terms, Turn, has_work, keep};
+use drover_core::guest::levers::{AllAwaited, Lever, READ, Terms, Turn, Work, keep, work};
 use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -18,8 +18,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::FOR_EVER;
 use super::followed::{Followed, Source};
-use super::{FOR_EVER, READ};
 use crate::api::{Api, ApiError};
 use crate::election::{Candidate, ElectionOptions, resign};
 use crate::engine::desk::{LOOK_AT_ALL, pause_after};
@@ -151,9 +151,9 @@ impl Shift {
     /// Until a kind is not served any more as it was.
     async fn keep(&mut self, sources: &[Source], turns: &mut UnboundedReceiver<inbox::Message>) {
         let clock = self.options.clock;
-        let narrow: Vec<Source> = sources.iter().filter(|source| is_of_clusters(source)).cloned().collect();
-        let mut is_wide = false;
-        let mut followed = Followed::of(&self.api, clock, narrow.clone());
+        let needed = |work: Work| sources.iter().filter(|source| work.needs(source.kind)).cloned().collect();
+        let mut known = Work::None;
+        let mut followed = Followed::of(&self.api, clock, needed(known));
         let mut wait = FOR_EVER;
         loop {
             tokio::select! {
@@ -179,13 +179,13 @@ impl Shift {
             if !self.leading || !followed.is_whole() {
                 continue;
             }
-            let seen = followed.cluster();
-            if has_work(&seen) != is_wide {
-                is_wide = !is_wide;
-                followed = Followed::of(&self.api, clock, if is_wide { sources.to_vec() } else { narrow.clone() });
+            let seen = followed.cluster(clock.now());
+            if work(&seen) != known {
+                known = work(&seen);
+                followed = Followed::of(&self.api, clock, needed(known));
                 continue;
             }
-            if is_wide {
+            if known == Work::Some {
                 wait = self.look(&seen, sources, &mut followed).await;
             }
         }

@@ -23,10 +23,11 @@ struct Ground {
     watched: Arc<Mutex<BTreeSet<String>>>,
 }
 
-const KINDS: [(&str, &str, &str); 4] = [
+const KINDS: [(&str, &str, &str); 5] = [
     ("cluster.x-k8s.io", "Cluster", "clusters"),
     ("cluster.x-k8s.io", "Machine", "machines"),
     ("cluster.x-k8s.io", "MachineDeployment", "machinedeployments"),
+    ("cluster.x-k8s.io", "MachineSet", "machinesets"),
     ("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", "kubeadmcontrolplanes"),
 ];
 
@@ -391,7 +392,7 @@ const COUNTS: &str =
     r#"{ "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "upToDateReplicas": 2, "availableReplicas": 2 }"#;
 
 #[tokio::test]
-async fn an_operator_raises_what_is_left_to_it_says_how_far_it_is_and_looks_at_no_machine_when_it_is_done() {
+async fn an_operator_raises_what_is_left_to_it_keeps_it_so_and_looks_at_no_machine_when_it_is_done() {
     let ground = Ground::new("v1beta2", "v1.33.4", &["v1.33.4"], "v1.33.4").await;
     let clock = Clock::scaled(Clock::real().now(), 100.0);
     let _operator = ground.operator(clock);
@@ -403,7 +404,7 @@ async fn an_operator_raises_what_is_left_to_it_says_how_far_it_is_and_looks_at_n
     let sentence = ground.stands_as(clock, "Rolling").await;
     assert!(sentence.starts_with("the control plane is on its way to v1.34.1, with 0 of 1 machines"), "{sentence}");
     assert_eq!(ground.read("KubeadmControlPlane", "web").await["spec"]["version"], "v1.34.1");
-    assert_eq!(ground.watched(), ["clusters", "kubeadmcontrolplanes", "machinedeployments", "machines"]);
+    assert_eq!(ground.watched(), ["clusters", "kubeadmcontrolplanes", "machinedeployments", "machines", "machinesets"]);
 
     ground.change("Machine", "web-0", json!({ "spec": { "version": "v1.34.1" } })).await;
     let is_raised = |object: Value| object["spec"]["template"]["spec"]["version"] == "v1.34.1";
@@ -419,10 +420,34 @@ async fn an_operator_raises_what_is_left_to_it_says_how_far_it_is_and_looks_at_n
     ground.change("Machine", "web-0", json!({ "metadata": { "annotations": { "a": "b" } } })).await;
     clock.sleep(Duration::from_secs(700)).await;
     assert_eq!(ground.written(), Vec::<String>::new());
-    assert!(
-        ground.watched().iter().all(|kind| kind == "clusters"),
-        "a watch ends after ten minutes, and is opened again"
+    let watched = ground.watched();
+    assert_eq!(
+        watched,
+        ["clusters", "kubeadmcontrolplanes", "machinedeployments"],
+        "it ends after ten minutes, and is opened again"
     );
+
+    let older = json!({ "spec": { "template": { "spec": { "version": "v1.33.4" } } } });
+    ground.change("MachineDeployment", "web-md", older).await;
+    for _ in 0..60 {
+        if is_raised(ground.read("MachineDeployment", "web-md").await) {
+            return;
+        }
+        clock.sleep(Duration::from_secs(1)).await;
+    }
+    panic!("what was asked for is kept");
+}
+
+#[tokio::test]
+async fn whoever_starts_by_hand_takes_back_what_was_left_to_an_operator_for_an_older_version() {
+    let ground = Ground::new("v1beta2", "v1.34.1", &["v1.34.1"], "v1.34.1").await;
+    ground.verbs().leave("v1.34.1").await.unwrap();
+    ground.written();
+    let started = ground.verbs().start("v1.35.0").await.unwrap();
+    assert_eq!(ground.written(), ["web of clusters", "web of kubeadmcontrolplanes"]);
+    assert_eq!(started.taken_back.as_deref(), Some("v1.34.1"));
+    let cluster = ground.read("Cluster", "web").await;
+    assert_eq!(cluster["metadata"]["annotations"]["drover.dev/upgrade-to"], Value::Null);
 }
 
 #[tokio::test]

@@ -1,14 +1,15 @@
 //! An upgrade of Cluster API that somebody follows: the workers after the control plane, and a halt where a new machine fails.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use drover_api::marks::CLUSTER_FAILED;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Lever, Refusal, annotate, pause, start};
+use super::below::below;
+use super::keeping::{Stand, said};
+use super::{Awaited, Lever, Refusal, Stuck, annotate, pause, start, stuck};
 use crate::cluster::cluster_api::{Cluster as Guest, Machine};
 use crate::cluster::{Cluster, ObjectRef};
 use crate::guest::order::Version;
@@ -18,14 +19,23 @@ use crate::why::{Pool, Progress};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Next {
     Raise(Vec<Lever>),
-    /// In a sentence.
-    Waits(String),
+    Waits(Waiting),
     /// Cluster API is told to leave the cluster as it is, so that no other machine goes the same way.
     Halt {
         lever: Box<Lever>,
         why: String,
     },
     Done,
+}
+
+/// What is on its way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Waiting {
+    pub sentence: String,
+    /// Some part is of a lower version, or machines of the new one are to come yet; else some are not well, for whatever reason.
+    pub is_behind: bool,
+    /// Nothing has come of it for too long: what keeps it, and what would help.
+    pub stalled: Option<Stuck>,
 }
 
 /// Why a cluster was paused, as kept in [`CLUSTER_FAILED`].
@@ -47,41 +57,8 @@ impl Halted {
     }
 }
 
-/// Since when new Machines have been waited for to become Nodes, by who follows: what the clocks of other machines say is not compared.
-#[derive(Debug, Default)]
-pub struct Awaited {
-    now: Timestamp,
-    since: BTreeMap<String, Timestamp>,
-}
-
-impl Awaited {
-    /// Takes in who is waited for now, which is a time that nobody can set.
-    pub fn look(&mut self, cluster: &Cluster, own: &Guest, to: &str, now: Timestamp) {
-        let known = Halted::of(own).unwrap_or_default().machines;
-        let is_awaited = |one: &&Machine| one.status.node_ref.name.is_empty() && !known.contains(&one.metadata.uid);
-        let coming = raised(cluster, own, to).filter(is_awaited);
-        let coming: BTreeSet<&str> = coming.map(|machine| machine.metadata.uid.as_str()).collect();
-        self.now = now;
-        self.since.retain(|uid, _| coming.contains(uid.as_str()));
-        for uid in coming {
-            self.since.entry(uid.to_owned()).or_insert(now);
-        }
-    }
-
-    /// When one of them will have taken longer than `limit`.
-    pub fn next(&self, limit: SignedDuration) -> Option<Duration> {
-        let left = limit.saturating_sub(self.now.duration_since(*self.since.values().min()?));
-        Some(Duration::try_from(left).unwrap_or_default() + Duration::from_secs(1))
-    }
-
-    fn waited(&self, machine: &Machine) -> SignedDuration {
-        let since = self.since.get(&machine.metadata.uid);
-        since.map_or(SignedDuration::ZERO, |since| self.now.duration_since(*since))
-    }
-}
-
 /// Machines of the new version that stay.
-fn raised<'a>(cluster: &'a Cluster, own: &'a Guest, to: &str) -> impl Iterator<Item = &'a Machine> {
+pub(super) fn raised<'a>(cluster: &'a Cluster, own: &'a Guest, to: &str) -> impl Iterator<Item = &'a Machine> {
     let version = Version::parse(to);
     let machines = cluster.cluster_api.machines_of(&own.metadata.namespace, &own.metadata.name);
     machines.filter(move |one| Version::parse(&one.spec.version) == version && !one.is_being_deleted())
@@ -96,8 +73,10 @@ pub fn follow(
     limit: SignedDuration,
 ) -> Result<Next, Refusal> {
     let known = Halted::of(own).unwrap_or_default();
+    let is_behind = is_behind(cluster, own, to);
     let stranded = stranded(cluster, own, to, awaited, limit, &known);
-    if let Some((machine, why)) = stranded.filter(|_| !own.is_paused()) {
+    // Where every part is of the version, no other machine would go the same way: others have made this one.
+    if let Some((machine, why)) = stranded.filter(|_| is_behind && !own.is_paused()) {
         let mut machines = known.machines;
         machines.insert(machine.metadata.uid.clone());
         let mut lever = pause(own)?;
@@ -105,24 +84,55 @@ pub fn follow(
         json_patch::merge(&mut lever.patch, &annotate(CLUSTER_FAILED, json!(halted).to_string()));
         return Ok(Next::Halt { lever: Box::new(lever), why });
     }
-    match start(cluster, own, to) {
+    let started = start(cluster, own, to);
+    if let (Err(Refusal::ControlPlaneFirst { .. } | Refusal::Nothing(..)), Some(version)) =
+        (&started, Version::parse(to))
+        && let Some(paused) = stuck::paused(cluster, own, &version).filter(|_| is_behind)
+    {
+        return Err(Refusal::PartPaused(paused));
+    }
+    let still = awaited.still(limit);
+    let waits = |sentence: String| {
+        let stalled = still.is_all().then(|| stuck::said(cluster, own, to));
+        let sentence = match &stalled {
+            Some(stuck) => {
+                format!("{sentence}; nothing has come of it for {} minutes: {}", still.limit.as_mins(), stuck.why)
+            }
+            None => sentence,
+        };
+        Next::Waits(Waiting { sentence, is_behind, stalled })
+    };
+    match started {
         Ok(levers) => Ok(Next::Raise(levers)),
-        Err(refusal @ Refusal::ControlPlaneFirst { .. }) => Ok(Next::Waits(refusal.to_string())),
-        Err(Refusal::Nothing(..)) => {
-            let progress = Progress::of_cluster(cluster, own);
-            let Pool { wanted, updated, .. } = progress.workers;
-            let sentence = format!("the workers are on their way to {to}, with {updated} of {wanted} machines");
-            let plane = &progress.control_plane;
-            let of_plane =
-                format!("the control plane is on its way to {to}, with {} of {} machines", plane.updated, plane.wanted);
-            Ok(match progress.differs {
-                true if plane.updated < plane.wanted => Next::Waits(of_plane),
-                true => Next::Waits(sentence),
-                false => Next::Done,
-            })
-        }
+        Err(refusal @ Refusal::ControlPlaneFirst { .. }) => Ok(waits(refusal.to_string())),
+        Err(Refusal::Nothing(..)) => Ok(coming(cluster, own, to).map_or(Next::Done, waits)),
         Err(refusal) => Err(refusal),
     }
+}
+
+/// What is not there yet of what every part asks for.
+fn coming(cluster: &Cluster, own: &Guest, to: &str) -> Option<String> {
+    let Progress { control_plane, workers, differs, .. } = Progress::of_cluster(cluster, own);
+    let pools = [(&control_plane, "the control plane is on its way"), (&workers, "the workers are on their way")];
+    for (Pool { wanted, updated, .. }, goes) in pools {
+        if updated < wanted {
+            return Some(format!("{goes} to {to}, with {updated} of {wanted} machines"));
+        }
+    }
+    match Version::parse(to).and_then(|version| below(cluster, own, &version).next()) {
+        Some(old) => Some(format!("{} is still of a lower version than {to}", old.in_words())),
+        None => differs.then(|| format!("every machine is of {to}, and not every one is ready")),
+    }
+}
+
+/// Some part is of a lower version, or machines of the new one are to come yet. Once all were seen to be of it, others that come are no matter
+/// of the upgrade.
+fn is_behind(cluster: &Cluster, own: &Guest, to: &str) -> bool {
+    let Progress { control_plane, workers, .. } = Progress::of_cluster(cluster, own);
+    let lacks = |pool: &Pool| pool.updated < pool.wanted;
+    let is_lower = Version::parse(to).is_some_and(|version| below(cluster, own, &version).next().is_some());
+    let was_done = said(own).is_some_and(|said| said.to == to && said.stand == Stand::UpToDate);
+    is_lower || !was_done && (lacks(&control_plane) || lacks(&workers))
 }
 
 /// A Machine of the new version that does not get there, and why; none that somebody knows of.
@@ -156,14 +166,14 @@ mod tests {
     fn followed_for(minutes: i64, changes: &[(&str, Value)]) -> String {
         let cluster = guest(changes);
         let own = cluster.cluster_api.clusters.get("guests", "g").unwrap();
-        let noon: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+        let noon: jiff::Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
         let limit = SignedDuration::from_mins(15);
         let mut awaited = Awaited::default();
         awaited.look(&cluster, own, "v1.34.1", noon);
         awaited.look(&cluster, own, "v1.34.1", noon + SignedDuration::from_mins(minutes));
         match follow(&cluster, own, "v1.34.1", &awaited, limit).unwrap() {
             Next::Raise(levers) => levers.iter().map(|lever| format!("raises {}", lever.object)).collect(),
-            Next::Waits(sentence) => sentence,
+            Next::Waits(waiting) => waiting.sentence,
             Next::Halt { lever, why } => format!("{why}: {} {}", lever.object, lever.patch["spec"]),
             Next::Done => "done".to_owned(),
         }

@@ -3,6 +3,9 @@
 //!
 //! Each is decided on by itself, but for whose turn it is: one that is refused or halted holds up no other.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -11,10 +14,12 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Awaited, Halted, Lever, Next, Refusal, annotate, follow, lever};
+use super::below::below;
+use super::{Awaited, Halted, Lever, Next, Refusal, Waited, Waiting, annotate, follow, lever, named};
 use crate::after::Name;
 use crate::cluster::cluster_api::{Cluster as Guest, MachineDeployment};
 use crate::cluster::{Cluster, ObjectRef, Projection as _};
+use crate::guest::order::Version;
 
 /// Where an upgrade stands. The names are part of the interface: scripts compare them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,12 +33,18 @@ pub enum Stand {
     OrderRefused,
     /// Somebody has paused it.
     ClusterPaused,
-    /// The version is none, lower, too far up, or too far from that of the workers.
+    /// The version is none, too far up, or too far from that of the workers.
     VersionRefused,
+    /// Somebody has raised it further by hand.
+    Outlived,
     /// Somebody else raises it, or it has a control plane that nobody is spoken to about here.
     AnotherControllerActs,
     /// What is asked for is there already in part, and the rest comes.
     Rolling,
+    /// Nothing has come of it for too long: it has given its place to another.
+    Stalled,
+    /// Somebody has paused its control plane or workers of it, and nothing else.
+    PartPaused,
     /// A new machine has failed: the cluster was paused.
     MachineFailed,
 }
@@ -46,6 +57,42 @@ pub struct Said {
     pub sentence: String,
     /// By the clock of whoever wrote it: nothing is measured by it.
     pub since: Timestamp,
+    /// By the same clock: when it counts as stalled, if nothing comes of it before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+    /// How long nothing has come of it already, for the operator that comes next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited: Option<Waited>,
+}
+
+impl Said {
+    fn new(own: &Guest, stand: Stand, sentence: impl Into<String>, now: Timestamp) -> Self {
+        let to = asked(own).to_owned();
+        let known = said(own).filter(|said| said.stand == stand && said.to == to);
+        let whole = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        let since = known.map_or(whole, |said| said.since);
+        Said { to, stand, sentence: sentence.into(), since, deadline: None, remedy: None, waited: None }
+    }
+
+    fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// Counts how long nothing has come of it.
+    fn counted(mut self, own: &Guest, awaited: &Awaited, terms: &Terms) -> Self {
+        let still = awaited.still(terms.machine);
+        self.waited = awaited.told(terms.machine);
+        let left = still.limit.saturating_sub(still.waited);
+        let at = Timestamp::from_second(terms.now.as_second()).ok().and_then(|now| now.checked_add(left).ok());
+        let known =
+            said(own).filter(|said| said.stand == self.stand && said.to == self.to).and_then(|said| said.deadline);
+        let is_near = |known: &Timestamp| at.is_some_and(|at| at.duration_since(*known).abs() <= NEARLY);
+        self.deadline = known.filter(is_near).or(at).filter(|_| self.stand == Stand::Rolling);
+        self
+    }
 }
 
 /// What an operator knows of Clusters beside the objects.
@@ -58,6 +105,9 @@ pub struct Terms {
     /// What is written down.
     pub now: Timestamp,
 }
+
+/// A deadline that is published stays as it is while a clock is no more than this off.
+const NEARLY: SignedDuration = SignedDuration::from_secs(5);
 
 /// Since when the new Machines of each cluster have been waited for.
 #[derive(Debug, Default)]
@@ -105,10 +155,38 @@ fn asking(cluster: &Cluster) -> impl Iterator<Item = &Guest> {
     all.filter(|own| !asked(own).is_empty() && own.metadata.deletion_timestamp.is_none())
 }
 
-/// Whether more is to be known than the Clusters themselves: one of them is not as its owner asks, as far as was said.
-pub fn has_work(cluster: &Cluster) -> bool {
-    let is_done = |own: &Guest| said(own).is_some_and(|said| said.to == asked(own) && said.stand == Stand::UpToDate);
-    asking(cluster).any(|own| !is_done(own))
+/// How much is to be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Nobody leaves anything to an operator: the Clusters alone.
+    None,
+    /// All is as it was asked for, as far as was said: whether their control planes and workers stay so.
+    Kept,
+    /// One is not as its owner asks: all that they are made of.
+    Some,
+}
+
+impl Work {
+    /// Whether this kind matters.
+    pub fn needs(self, kind: &str) -> bool {
+        match self {
+            Work::None => kind == Guest::KIND,
+            Work::Kept => [Guest::KIND, "KubeadmControlPlane", MachineDeployment::KIND].contains(&kind),
+            Work::Some => true,
+        }
+    }
+}
+
+pub fn work(cluster: &Cluster) -> Work {
+    let is_over =
+        |own: &Guest, stand: Stand| said(own).is_some_and(|said| said.to == asked(own) && said.stand == stand);
+    let stays = |own: &Guest| Version::parse(asked(own)).is_none_or(|to| below(cluster, own, &to).next().is_none());
+    let is_done = |own: &Guest| is_over(own, Stand::Outlived) || is_over(own, Stand::UpToDate) && stays(own);
+    match (asking(cluster).next(), asking(cluster).all(is_done)) {
+        (None, _) => Work::None,
+        (_, true) => Work::Kept,
+        (_, false) => Work::Some,
+    }
 }
 
 fn key(own: &Guest) -> Name {
@@ -118,33 +196,37 @@ fn key(own: &Guest) -> Name {
 /// What comes next of each, in the order of their names.
 pub fn keep(cluster: &Cluster, awaited: &AllAwaited, terms: &Terms) -> Vec<Turn> {
     let untried = Awaited::default();
-    let next = |own| {
-        let awaited = awaited.0.get(&key(own)).unwrap_or(&untried);
-        (own, follow(cluster, own, asked(own), awaited, terms.machine))
-    };
+    let waited = |own| awaited.0.get(&key(own)).unwrap_or(&untried);
+    let next = |own| (own, follow(cluster, own, asked(own), waited(own), terms.machine));
     let all: Vec<(&Guest, Result<Next, Refusal>)> = asking(cluster).map(next).collect();
     let at_work = |(own, next): &&(&Guest, Result<Next, Refusal>)| match next {
-        Ok(Next::Waits(_)) => true,
+        Ok(Next::Waits(waiting)) => waiting.stalled.is_none() && (waiting.is_behind || is_under_way(own)),
         Ok(Next::Raise(levers)) => !begins(cluster, own, levers),
+        Err(Refusal::PartPaused(paused)) => paused.others_move,
         _ => false,
     };
     let mut names: BTreeSet<Name> = all.iter().filter(at_work).map(|(own, _)| key(own)).collect();
-    all.into_iter().map(|(own, next)| turn(cluster, own, next, &mut names, terms)).collect()
+    all.into_iter().map(|(own, next)| turn(cluster, own, next, waited(own), &mut names, terms)).collect()
 }
 
-/// Nothing of it was raised yet: workers come after their control plane, unless that belongs to nobody who would raise it here.
+/// Nothing of it was raised yet, or it has given its place back since: workers come after their control plane, unless that belongs to nobody who
+/// would raise it here.
 fn begins(cluster: &Cluster, own: &Guest, levers: &[Lever]) -> bool {
     let is_nobodys = own.spec.topology.is_none() && cluster.cluster_api.control_plane_of(own).is_none();
-    is_nobodys || levers.iter().any(|lever| lever.object.kind != MachineDeployment::KIND)
+    let over = [Stand::Stalled, Stand::UpToDate];
+    let has_no_place = said(own).is_some_and(|said| said.to == asked(own) && over.contains(&said.stand));
+    is_nobodys || has_no_place || levers.iter().any(|lever| lever.object.kind != MachineDeployment::KIND)
 }
 
 fn turn(
     cluster: &Cluster,
     own: &Guest,
     next: Result<Next, Refusal>,
+    awaited: &Awaited,
     at_work: &mut BTreeSet<Name>,
     terms: &Terms,
 ) -> Turn {
+    let say = |stand: Stand, sentence: String| Said::new(own, stand, sentence, terms.now);
     let to = asked(own);
     let object = ObjectRef::of(own);
     match next {
@@ -154,7 +236,7 @@ fn turn(
                     let names: Vec<String> =
                         at_work.iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
                     let sentence = format!("as many clusters are raised as may be at once: {}", names.join(", "));
-                    return publish(own, Stand::AnotherClusterFirst, sentence, terms.now);
+                    return publish(own, say(Stand::AnotherClusterFirst, sentence));
                 }
                 at_work.insert(key(own));
             }
@@ -163,33 +245,59 @@ fn turn(
         }
         Ok(Next::Halt { mut lever, why }) => {
             let sentence = halted(own, &why);
-            let said = tell(own, Stand::MachineFailed, &sentence, terms.now);
+            let said = say(Stand::MachineFailed, sentence.clone());
             json_patch::merge(&mut lever.patch, &annotate(PROGRESS, json!(said).to_string()));
             Turn { object, levers: vec![*lever], sentence }
         }
-        Ok(Next::Waits(sentence)) => publish(own, Stand::Rolling, sentence, terms.now),
-        Ok(Next::Done) => {
-            let mut turn = publish(own, Stand::UpToDate, format!("every machine is of {to}"), terms.now);
-            // What it was halted for is over.
-            if let Some(over) = Halted::outlived(own) {
-                let mut lever = lever(own, over);
-                turn.levers.drain(..).for_each(|said| json_patch::merge(&mut lever.patch, &said.patch));
-                turn.levers.push(lever);
-            }
-            turn
+        Ok(Next::Waits(waiting)) if waiting.is_behind || is_under_way(own) => {
+            let Waiting { sentence, stalled, .. } = waiting;
+            let said = match stalled {
+                Some(stuck) => say(Stand::Stalled, sentence).remedy(stuck.remedy),
+                None => say(Stand::Rolling, sentence),
+            };
+            publish(own, said.counted(own, awaited, terms))
+        }
+        // What is missing is missed for another reason.
+        Ok(Next::Waits(_) | Next::Done) => done(own, terms.now),
+        Err(Refusal::PartPaused(stuck)) => publish(own, say(Stand::PartPaused, stuck.why).remedy(stuck.remedy)),
+        Err(refusal @ Refusal::Lower { .. }) => {
+            let remedy = format!(
+                "nothing is done about it any more: ask for what it is to be of (drover upgrade start {} --to VERSION --by-operator), or take \
+                 {UPGRADE_TO} away",
+                named(own)
+            );
+            publish(own, say(Stand::Outlived, refusal.to_string()).remedy(remedy))
         }
         Err(refusal) => {
             let (stand, sentence) = refused(own, &refusal);
-            publish(own, stand, sentence, terms.now)
+            publish(own, say(stand, sentence))
         }
     }
 }
 
+/// It was seen on its way to what is asked for, and not at the end of it.
+fn is_under_way(own: &Guest) -> bool {
+    let under_way = [Stand::Rolling, Stand::Stalled, Stand::MachineFailed];
+    said(own).is_some_and(|said| said.to == asked(own) && under_way.contains(&said.stand))
+}
+
+fn done(own: &Guest, now: Timestamp) -> Turn {
+    let sentence = format!("every machine is of {}", asked(own));
+    let mut turn = publish(own, Said::new(own, Stand::UpToDate, sentence, now));
+    // What it was halted for is over.
+    if let Some(over) = Halted::outlived(own) {
+        let mut lever = lever(own, over);
+        turn.levers.drain(..).for_each(|said| json_patch::merge(&mut lever.patch, &said.patch));
+        turn.levers.push(lever);
+    }
+    turn
+}
+
 fn halted(own: &Guest, why: &str) -> String {
-    let (namespace, name) = key(own);
     format!(
-        "{why}; the cluster is paused, so that no other machine goes the same way: drover upgrade resume cluster/{namespace}/{name} lets it go \
-         on, with that machine or without it"
+        "{why}; the cluster is paused, so that no other machine goes the same way: drover upgrade resume {} lets it go on, with that machine or \
+         without it",
+        named(own)
     )
 }
 
@@ -204,234 +312,22 @@ fn refused(own: &Guest, refusal: &Refusal) -> (Stand, String) {
         }
         Refusal::ComesAfter { .. } => Stand::PredecessorFirst,
         Refusal::AfterNobody { .. } | Refusal::Circle { .. } => Stand::OrderRefused,
-        Refusal::NotAVersion(_) | Refusal::Lower { .. } | Refusal::Skips { .. } | Refusal::WorkersTooOld { .. } => {
-            Stand::VersionRefused
-        }
+        Refusal::NotAVersion(_) | Refusal::Skips { .. } | Refusal::WorkersTooOld { .. } => Stand::VersionRefused,
+        Refusal::Lower { .. } => Stand::Outlived,
         Refusal::NotItsOwn(_) | Refusal::Provider { .. } | Refusal::NobodysMachines { .. } | Refusal::Deleting(_) => {
             Stand::AnotherControllerActs
         }
+        Refusal::PartPaused(_) => Stand::PartPaused,
         Refusal::ControlPlaneFirst { .. } | Refusal::Nothing(..) | Refusal::NotPaused(_) => Stand::Rolling,
     };
     (stand, refusal.to_string())
 }
 
-fn tell(own: &Guest, stand: Stand, sentence: &str, now: Timestamp) -> Said {
-    let to = asked(own).to_owned();
-    let known = said(own).filter(|said| said.stand == stand && said.to == to);
-    let whole = Timestamp::from_second(now.as_second()).unwrap_or(now);
-    Said { to, stand, sentence: sentence.to_owned(), since: known.map_or(whole, |said| said.since) }
-}
-
 /// Says where it stands, if that is not known yet.
-fn publish(own: &Guest, stand: Stand, sentence: String, now: Timestamp) -> Turn {
-    let new = tell(own, stand, &sentence, now);
+fn publish(own: &Guest, new: Said) -> Turn {
     let levers = match said(own).as_ref() == Some(&new) {
         true => Vec::new(),
         false => vec![lever(own, annotate(PROGRESS, json!(new).to_string()))],
     };
-    Turn { object: ObjectRef::of(own), levers, sentence }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::Value;
-
-    use super::super::tests::{guest, object, version};
-    use super::*;
-
-    fn noon() -> Timestamp {
-        "2026-01-01T12:00:00Z".parse().unwrap()
-    }
-
-    fn terms(at_once: Option<usize>) -> Terms {
-        Terms { machine: SignedDuration::from_mins(15), at_once, now: noon() }
-    }
-
-    /// The Cluster `g` is left to an operator.
-    fn left(more: Value) -> (&'static str, Value) {
-        let mut change = json!({ "metadata": { "annotations": { UPGRADE_TO: "v1.34.1" } } });
-        json_patch::merge(&mut change, &more);
-        ("g", change)
-    }
-
-    /// Another cluster of one machine beside that, left to an operator as well.
-    fn with_another(cluster: &mut Cluster, name: &str, asked: &str, runs: &str) {
-        let labels = json!({ "cluster.x-k8s.io/cluster-name": name, "cluster.x-k8s.io/control-plane": "" });
-        let reference = json!({ "controlPlaneRef": { "kind": "KubeadmControlPlane", "name": name } });
-        let status = json!({ "nodeRef": { "name": "n" } });
-        for part in [
-            object(
-                "Cluster",
-                name,
-                json!({ "metadata": { "annotations": { UPGRADE_TO: "v1.34.1" } }, "spec": reference }),
-            ),
-            object("KubeadmControlPlane", name, json!({ "spec": { "version": asked, "replicas": 1 } })),
-            object(
-                "Machine",
-                name,
-                json!({ "metadata": { "labels": labels }, "spec": { "clusterName": name, "version": runs }, "status": status }),
-            ),
-        ] {
-            cluster.take(part.to_string().as_bytes());
-        }
-    }
-
-    /// A line for each: what it changes, and what is said of it.
-    fn kept(cluster: &Cluster, terms: &Terms) -> Vec<String> {
-        let mut awaited = AllAwaited::default();
-        awaited.look(cluster, noon());
-        let turns = keep(cluster, &awaited, terms);
-        turns.iter().map(in_a_line).collect()
-    }
-
-    fn in_a_line(turn: &Turn) -> String {
-        let told = |lever: &Lever| match lever.patch["metadata"]["annotations"][PROGRESS].as_str() {
-            Some(said) => format!("says {:?}", serde_json::from_str::<Said>(said).unwrap().stand),
-            None => format!("{} {}", lever.object, lever.patch["spec"]),
-        };
-        turn.levers.iter().map(told).collect::<Vec<_>>().join(", ")
-    }
-
-    fn of(changes: &[(&str, Value)]) -> Vec<String> {
-        kept(&guest(changes), &terms(Some(1)))
-    }
-
-    #[test]
-    fn a_cluster_that_is_left_to_an_operator_is_raised_part_by_part_and_told_of() {
-        let node = |version: &str| json!({ "spec": { "version": version }, "status": { "nodeRef": { "name": "n" } } });
-        let (plane, machine) = (("plane", version("v1.34.1")), ("m", node("v1.34.1")));
-        let new_pool = json!({ "spec": { "template": { "spec": { "version": "v1.34.1" } } } });
-        let counts = json!({ "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1 });
-
-        assert_eq!(of(&[]), Vec::<String>::new(), "nobody has left it to anybody");
-        assert_eq!(of(&[left(json!({}))]), [r#"KubeadmControlPlane/guests/plane {"version":"v1.34.1"}"#]);
-        assert_eq!(of(&[left(json!({})), plane.clone(), ("m", node("v1.33.1"))]), ["says Rolling"]);
-        assert_eq!(
-            of(&[left(json!({})), plane.clone(), machine.clone()]),
-            [r#"MachineDeployment/guests/pool {"template":{"spec":{"version":"v1.34.1"}}}"#]
-        );
-        let rolling = [left(json!({})), plane, machine, ("pool", new_pool)];
-        assert_eq!(of(&rolling), ["says Rolling"]);
-        let unseen = json!({ "metadata": { "generation": 2 }, "status": { "observedGeneration": 1 } });
-        let early = [rolling.to_vec(), vec![("pool", json!({ "status": counts })), ("pool", unseen)]].concat();
-        assert_eq!(of(&early), ["says Rolling"], "what its controller has not looked at yet is not done");
-        assert_eq!(of(&[rolling.to_vec(), vec![("pool", json!({ "status": counts }))]].concat()), ["says UpToDate"]);
-    }
-
-    #[test]
-    fn what_is_said_already_is_not_said_again_and_lasts_since_it_began() {
-        let said = |to: &str, stand: Stand, sentence: &str| {
-            let since = "2026-01-01T11:00:00Z".parse().unwrap();
-            let said = Said { to: to.to_owned(), stand, sentence: sentence.to_owned(), since };
-            left(json!({ "metadata": { "annotations": { PROGRESS: json!(said).to_string() } } }))
-        };
-        let plane = ("plane", version("v1.34.1"));
-        let sentence =
-            "the control plane is on its way to v1.34.1, with 0 of 1 machines: the workers are raised when it is done";
-        assert_eq!(of(&[said("v1.34.1", Stand::Rolling, sentence), plane.clone()]), [""]);
-        let turns = keep(
-            &guest(&[said("v1.34.1", Stand::Rolling, "with 0 of 3 machines"), plane.clone()]),
-            &AllAwaited::default(),
-            &terms(None),
-        );
-        let new: Said =
-            serde_json::from_str(turns[0].levers[0].patch["metadata"]["annotations"][PROGRESS].as_str().unwrap())
-                .unwrap();
-        assert_eq!((new.since.to_string().as_str(), new.sentence.as_str()), ("2026-01-01T11:00:00Z", sentence));
-        let (done, other) = (said("v1.34.1", Stand::UpToDate, "done"), said("v1.33.9", Stand::UpToDate, "done"));
-        assert!(!has_work(&guest(&[done])) && has_work(&guest(&[other])) && !has_work(&guest(&[])));
-    }
-
-    #[test]
-    fn no_more_are_begun_at_once_than_may_be_and_the_others_are_told_whose_turn_it_is() {
-        let mut cluster = guest(&[left(json!({})), ("plane", version("v1.34.1"))]);
-        with_another(&mut cluster, "a", "v1.33.1", "v1.33.1");
-        with_another(&mut cluster, "z", "v1.33.1", "v1.33.1");
-        let raised = |name: &str| format!(r#"KubeadmControlPlane/guests/{name} {{"version":"v1.34.1"}}"#);
-        assert_eq!(
-            kept(&cluster, &terms(Some(1))),
-            ["says AnotherClusterFirst", "says Rolling", "says AnotherClusterFirst"],
-            "g is under way"
-        );
-        assert_eq!(
-            kept(&cluster, &terms(Some(2))),
-            [raised("a"), "says Rolling".to_owned(), "says AnotherClusterFirst".to_owned()]
-        );
-        assert_eq!(kept(&cluster, &terms(None)), [raised("a"), "says Rolling".to_owned(), raised("z")]);
-    }
-
-    #[test]
-    fn one_that_comes_after_another_begins_when_that_is_done_and_goes_on_whatever_becomes_of_it() {
-        let after = left(json!({ "metadata": { "annotations": { "drover.dev/after": "a" } } }));
-        let mut cluster = guest(std::slice::from_ref(&after));
-        with_another(&mut cluster, "a", "v1.34.1", "v1.33.1");
-        assert_eq!(kept(&cluster, &terms(None)), ["says Rolling", "says PredecessorFirst"]);
-        let mut cluster = guest(std::slice::from_ref(&after));
-        with_another(&mut cluster, "a", "v1.34.1", "v1.34.1");
-        let plane = r#"KubeadmControlPlane/guests/plane {"version":"v1.34.1"}"#;
-        assert_eq!(kept(&cluster, &terms(None)), ["says UpToDate", plane]);
-        let mut cluster = guest(&[after.clone(), ("plane", version("v1.34.1"))]);
-        with_another(&mut cluster, "a", "v1.34.1", "v1.33.1");
-        assert_eq!(kept(&cluster, &terms(None)), ["says Rolling", "says Rolling"]);
-        assert_eq!(of(&[after]), ["says OrderRefused"], "there is no such cluster");
-    }
-
-    #[test]
-    fn what_cannot_be_is_said_and_holds_up_no_other() {
-        let lower = ("m", version("v1.35.0"));
-        let mut cluster = guest(&[left(json!({})), lower]);
-        with_another(&mut cluster, "z", "v1.33.1", "v1.33.1");
-        assert_eq!(
-            kept(&cluster, &terms(Some(1))),
-            ["says VersionRefused", r#"KubeadmControlPlane/guests/z {"version":"v1.34.1"}"#]
-        );
-        assert_eq!(of(&[left(json!({ "spec": { "paused": true } }))]), ["says ClusterPaused"]);
-        let others = left(json!({ "spec": { "controlPlaneRef": { "kind": "K3sControlPlane" } } }));
-        assert_eq!(of(&[others]), ["says AnotherControllerActs"]);
-        assert_eq!(
-            of(&[left(json!({ "metadata": { "deletionTimestamp": "2026-01-01T11:00:00Z" } }))]),
-            Vec::<String>::new()
-        );
-    }
-
-    #[test]
-    fn a_new_machine_that_fails_halts_its_cluster_once_and_not_again_when_somebody_resumes_it() {
-        let failed = json!({ "metadata": { "uid": "u" }, "spec": { "version": "v1.34.1" }, "status": { "failureMessage": "no quota", "nodeRef": null } });
-        let plane = ("plane", version("v1.34.1"));
-        let cluster = guest(&[left(json!({})), plane.clone(), ("m", failed.clone())]);
-        let turns = keep(&cluster, &AllAwaited::default(), &terms(None));
-        let patch = &turns[0].levers[0].patch;
-        assert_eq!(patch["spec"], json!({ "paused": true }));
-        assert_eq!(in_a_line(&turns[0]), "says MachineFailed");
-        let mark = patch["metadata"]["annotations"]["drover.dev/failed"].as_str().unwrap();
-        assert_eq!(mark, r#"{"machines":["u"],"why":"Machine guests/m has failed: no quota"}"#);
-
-        let marked = |more: Value| {
-            let mut change = json!({ "metadata": { "annotations": { "drover.dev/failed": mark } } });
-            json_patch::merge(&mut change, &more);
-            left(change)
-        };
-        let paused = marked(json!({ "spec": { "paused": true } }));
-        assert_eq!(of(&[paused, plane.clone(), ("m", failed.clone())]), ["says MachineFailed"]);
-        let resumed = marked(json!({}));
-        assert_eq!(of(&[resumed.clone(), plane.clone(), ("m", failed.clone())]), ["says Rolling"]);
-        let another = json!({ "metadata": { "uid": "v" } });
-        assert_eq!(of(&[resumed, plane, ("m", failed), ("m", another)]), ["says MachineFailed"], "it is another one");
-    }
-
-    #[test]
-    fn no_time_runs_against_a_cluster_that_is_paused() {
-        let late = |own: Value| {
-            let comes = json!({ "spec": { "version": "v1.34.1" }, "status": { "nodeRef": null } });
-            let cluster = guest(&[left(own), ("plane", version("v1.34.1")), ("m", comes)]);
-            let mut awaited = AllAwaited::default();
-            awaited.look(&cluster, noon());
-            awaited.look(&cluster, noon() + SignedDuration::from_mins(16));
-            (awaited.next(SignedDuration::from_mins(15)).is_some(), keep(&cluster, &awaited, &terms(None)))
-        };
-        let (counts, turns) = late(json!({}));
-        assert!(counts && turns[0].levers[0].patch["spec"] == json!({ "paused": true }), "{turns:?}");
-        let (counts, turns) = late(json!({ "spec": { "paused": true } }));
-        assert!(!counts && in_a_line(&turns[0]) == "says ClusterPaused", "{turns:?}");
-    }
+    Turn { object: ObjectRef::of(own), levers, sentence: new.sentence }
 }

@@ -1,6 +1,7 @@
 //! Why a KubeadmControlPlane is not as it is asked for.
 
 use drover_api::cluster_api::kubeadm_control_plane::conditions;
+use drover_api::cluster_api::machine_set::conditions::DOES_NOT_EXIST;
 use drover_api::cluster_api::secrets;
 
 use super::super::link::{Certainty, Chain, Link, Outlook};
@@ -118,7 +119,9 @@ pub fn sick(cluster: &Cluster, plane: &KubeadmControlPlane) -> Option<Chain> {
 
 /// The next machine could not be made.
 fn not_made(cluster: &Cluster, plane: &KubeadmControlPlane) -> Option<Chain> {
-    let condition = plane.condition(conditions::MACHINES_CREATED).filter(|condition| condition.status == "False")?;
+    let created = plane.condition(conditions::MACHINES_CREATED).filter(|condition| condition.status == "False");
+    let scaling = plane.condition(conditions::SCALING_UP).filter(|condition| condition.is_true());
+    let condition = created.or(scaling.filter(|condition| condition.message.contains(DOES_NOT_EXIST)))?;
     let said = in_a_line(condition.said());
     let link = wrong(plane, &format!("the next machine cannot be made: {said}")).since(condition.last_transition_time);
     let below = quota::named(cluster, &plane.metadata.namespace, &said);

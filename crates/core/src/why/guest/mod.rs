@@ -23,7 +23,7 @@ use super::{Explanation, driver};
 use crate::cluster::cluster_api::{Cluster as Guest, Machine, MachineDeployment, Reference, is_paused};
 use crate::cluster::{Cluster, INSIDE, ObjectRef, Projection};
 use crate::guest::Version;
-use crate::guest::levers::{self, Halted, Stand};
+use crate::guest::levers::{self, Halted, Stand, named};
 pub use machine::explain as explain_machine;
 pub use progress::{Pool, Progress, is_of};
 pub use tanzu::explain as explain_tanzu;
@@ -33,24 +33,8 @@ const WIDEST_SKEW: u64 = 3;
 
 pub fn explain(cluster: &Cluster, own: &Guest) -> Explanation {
     let progress = Progress::of_cluster(cluster, own);
-    let api = &cluster.cluster_api;
-    let (namespace, name) = (&own.metadata.namespace, &own.metadata.name);
     let found = Found { cluster, object: ObjectRef::of(own), progress: &progress };
-    let mut causes: Vec<Cause> = Vec::new();
-    causes.extend([topology(own), failure(own), unreachable(own)].into_iter().flatten().filter_map(Cause::of));
-    let below = |said: &'static str| move |below: Chain| (said, below);
-    if let Some(plane) = api.control_plane_of(own) {
-        let machines: Vec<&Machine> =
-            api.machines_of(namespace, name).filter(|machine| machine.is_of_control_plane()).collect();
-        let chains = control_plane::holds(cluster, plane, name, &machines);
-        causes.extend(
-            chains.into_iter().map(below("its control plane is not done")).filter_map(|one| found.cause(one, true)),
-        );
-    }
-    for deployment in api.deployments_of(namespace, name) {
-        let chains = workers::holds(cluster, deployment).into_iter().chain(behind(own, &progress, deployment));
-        causes.extend(chains.map(below("its workers are not done")).filter_map(|one| found.cause(one, false)));
-    }
+    let mut causes = found.parts(own);
     causes.extend(left_to_an_operator(own, &progress).and_then(Cause::of));
     if progress.differs {
         causes.extend(controllers(cluster, &found.object).and_then(Cause::of));
@@ -58,6 +42,14 @@ pub fn explain(cluster: &Cluster, own: &Guest) -> Explanation {
     found.tell(causes, pause(own, &progress))
 }
 
+/// What the parts of a cluster say that holds it up, the most decisive first.
+pub fn parts(cluster: &Cluster, own: &Guest) -> Vec<Cause> {
+    let progress = Progress::of_cluster(cluster, own);
+    let found = Found { cluster, object: ObjectRef::of(own), progress: &progress };
+    let mut causes = once_a_root(found.parts(own));
+    sort(&mut causes);
+    causes
+}
 /// What was found of one cluster.
 struct Found<'a> {
     cluster: &'a Cluster,
@@ -66,6 +58,27 @@ struct Found<'a> {
 }
 
 impl Found<'_> {
+    fn parts(&self, own: &Guest) -> Vec<Cause> {
+        let (cluster, api) = (self.cluster, &self.cluster.cluster_api);
+        let (namespace, name) = (&own.metadata.namespace, &own.metadata.name);
+        let said = [topology(own), failure(own), unreachable(own)];
+        let mut causes: Vec<Cause> = said.into_iter().flatten().filter_map(Cause::of).collect();
+        let below = |said: &'static str| move |below: Chain| (said, below);
+        if let Some(plane) = api.control_plane_of(own) {
+            let machines: Vec<&Machine> =
+                api.machines_of(namespace, name).filter(|machine| machine.is_of_control_plane()).collect();
+            let chains = control_plane::holds(cluster, plane, name, &machines).into_iter();
+            let chains = chains.map(below("its control plane is not done"));
+            causes.extend(chains.filter_map(|one| self.cause(one, true)));
+        }
+        for deployment in api.deployments_of(namespace, name) {
+            let behind = behind(own, self.progress, deployment);
+            let chains = workers::holds(cluster, deployment).into_iter().chain(behind);
+            causes.extend(chains.map(below("its workers are not done")).filter_map(|one| self.cause(one, false)));
+        }
+        causes
+    }
+
     /// The chain of one cause, with the cluster on top and what it costs.
     fn cause(&self, (said, below): (&str, Chain), of_control_plane: bool) -> Option<Cause> {
         let own = Link::proven(self.object.clone(), said).as_usual();
@@ -130,7 +143,7 @@ fn in_a_line(text: &str) -> String {
 }
 
 /// An object that somebody has paused by its annotation, or a MachineDeployment by its spec.
-fn paused<T: Projection>(object: &T, kind: &str) -> Link {
+pub fn paused<T: Projection>(object: &T, kind: &str) -> Link {
     let metadata = object.metadata();
     let (namespace, name) = (&metadata.namespace, &metadata.name);
     let (how, remedy) = match is_paused(metadata) {
@@ -216,20 +229,18 @@ fn left_to_an_operator(own: &Guest, progress: &Progress) -> Option<Chain> {
         return Some(vec![Link::proven(ObjectRef::of(own), statement).remedy(remedy)]);
     };
     let link = Link::proven(ObjectRef::of(own), said.sentence).since(Some(said.since));
+    let helps = said.remedy.unwrap_or_default();
     let asks_anew = format!("ask for another: drover upgrade start {} --to VERSION --by-operator", named(own));
     match said.stand {
         // Its parts tell, or that it is paused.
-        Stand::UpToDate | Stand::Rolling | Stand::ClusterPaused | Stand::MachineFailed => None,
+        Stand::UpToDate | Stand::Rolling | Stand::ClusterPaused | Stand::MachineFailed | Stand::PartPaused => None,
+        Stand::Outlived => Some(vec![link.remedy(helps).as_usual()]),
+        Stand::Stalled => Some(vec![link.outlook(Outlook::Maybe).remedy(helps)]),
         Stand::AnotherClusterFirst | Stand::PredecessorFirst => Some(vec![link.outlook(Outlook::Yes).as_usual()]),
         Stand::OrderRefused => Some(vec![link.remedy("mend the annotation drover.dev/after")]),
         Stand::VersionRefused => Some(vec![link.remedy(asks_anew)]),
         Stand::AnotherControllerActs => Some(vec![link.remedy("let that one raise it")]),
     }
-}
-
-/// As the command line names it.
-fn named(own: &Guest) -> String {
-    format!("cluster/{}/{}", own.metadata.namespace, own.metadata.name)
 }
 
 fn failure(own: &Guest) -> Option<Chain> {
