@@ -14,6 +14,7 @@ mod config;
 mod decide;
 pub mod drivers;
 mod ending;
+mod etcd;
 mod events;
 pub mod followed;
 mod images;

@@ -4,8 +4,6 @@
 //! by copying what it asked with. An answer follows from how far the node is, not from the moment at which it got there:
 //! one that was lost, or that the planner asks for anew, is given again.
 
-use std::collections::BTreeSet;
-
 use drover_api::harvester::jobs::{UPGRADE, types};
 use drover_api::harvester::node::{MANAGED, PENDING_OS_IMAGE, WITNESS};
 use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
@@ -19,10 +17,9 @@ use serde_json::{Value, json};
 use super::decide::{Member, Phase, Turn, members};
 use super::jobs::{self, Course};
 use super::progress::{Ending, Step};
-use super::{asking, config, images, kubelet, names, options, pausing, skipping, stalling, storage, workloads};
-use crate::cluster::{Node, Pod, Secret, condition};
+use super::{asking, config, etcd, images, kubelet, names, pausing, skipping, stalling, storage, workloads};
+use crate::cluster::{Node, Pod, Secret};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait};
-use crate::quorum::{self, CODE, IS_VOTER, at_risk};
 
 pub(super) fn next(turn: &mut Turn<'_>) -> bool {
     turn.phase = Phase::UpgradingNodes;
@@ -171,7 +168,7 @@ pub(super) fn tend(turn: &mut Turn<'_>, member: Member<'_>) {
         }
         Step::PreDrained => leave_to_planner(turn, member, plan),
         Step::PostDraining => {
-            acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+            let_drain(turn, member, plan);
             if work(turn, member, types::POST_DRAIN) {
                 turn.next.set_step(name, Step::WaitingReboot);
                 come_back(turn, member, plan);
@@ -179,7 +176,9 @@ pub(super) fn tend(turn: &mut Turn<'_>, member: Member<'_>) {
         }
         Step::WaitingReboot => come_back(turn, member, plan),
         Step::Succeeded => {
-            acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+            if !asks_to_drain(plan) || may_go(turn, member) {
+                acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+            }
             acknowledge(turn, plan, POST_DRAIN, POST_HOOK);
             unmark(turn, member.node);
         }
@@ -191,13 +190,36 @@ pub(super) fn tend(turn: &mut Turn<'_>, member: Member<'_>) {
 /// What follows from the new step is told at once: a status that says the one and not yet the other would be written twice.
 fn leave_to_planner(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
     let name = member.name();
-    acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+    if !let_drain(turn, member, plan) {
+        return;
+    }
     if note(Some(plan), POST_DRAIN).is_none() {
         stalling::wait_for_planner(turn, member, plan);
     } else if may_go(turn, member) {
         turn.next.set_step(name, Step::PostDraining);
         work(turn, member, types::POST_DRAIN);
     }
+}
+
+/// Whether the planner asks for the drain of a node, and waits for its answer. One that is drained for what it asks is out whatever it is
+/// told: who kept an answer back that was given before, and lost, would wait for nothing.
+pub(super) fn asks_to_drain(plan: &Secret) -> bool {
+    let asks = note(Some(plan), PRE_DRAIN);
+    asks.is_some() && [PRE_HOOK, DRAIN_DONE].iter().all(|key| note(Some(plan), key) != asks)
+}
+
+/// Lets the planner drain a node whose Job is done, unless etcd would lose its quorum by now; true once it is told.
+fn let_drain(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) -> bool {
+    if asks_to_drain(plan) {
+        // It has all of its time from when it is told.
+        turn.next.planner_since = None;
+        if !keeps_quorum(turn, member) {
+            return false;
+        }
+        stalling::its_turn(turn);
+    }
+    acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+    true
 }
 
 /// Sends a node on its way, if the planner asks and nothing speaks against it.
@@ -246,48 +268,24 @@ pub(super) fn may_go(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
         turn.wait(Subject::node(name), Reason::AnotherNodeIsOut, format!("{name} waits until {other} is back"));
         return false;
     }
-    let accepted = crate::accepted::codes(&turn.view.upgrade.metadata.annotations).contains(CODE);
-    let members = turn.cluster().nodes.iter().map(quorum_member);
-    if let Some(mut risk) = at_risk(members, name, accepted) {
-        let promoted = promoted(turn);
-        if !promoted.is_empty() {
-            risk = format!("{risk}; {} has joined etcd since the upgrade began", promoted.join(", "));
-        }
-        let accept = options::accept(&turn.view.upgrade.metadata, CODE);
-        let remedy = format!("bring the other members back; of two that are well, accept that one goes: {accept}");
-        turn.wait_with_remedy(Subject::node(name), Reason::QuorumAtRisk, risk, remedy);
-        return false;
-    }
-    true
+    keeps_quorum(turn, member)
 }
 
-/// Nodes that were promoted since the Upgrade began, as far as that is known.
-fn promoted(turn: &Turn<'_>) -> Vec<String> {
-    if turn.next.voters.is_empty() {
-        return Vec::new();
-    }
-    let has_joined = |node: &&Node| quorum_member(node).is_member() && !turn.next.voters.contains(&node.metadata.name);
-    turn.cluster().nodes.iter().filter(has_joined).map(|node| node.metadata.name.clone()).collect()
-}
-
-/// Who votes in etcd now.
-pub(super) fn voters(turn: &Turn<'_>) -> BTreeSet<String> {
-    let votes = turn.cluster().nodes.iter().filter(|node| quorum_member(node).votes());
-    votes.map(|node| node.metadata.name.clone()).collect()
-}
-
-fn quorum_member(node: &Node) -> quorum::Member<'_> {
-    quorum::Member {
-        name: &node.metadata.name,
-        voter: condition(&node.status.conditions, IS_VOTER).map(|voter| (voter.status.as_str(), voter.reason.as_str())),
-        is_well: node.is_ready(),
-    }
+/// Whether etcd has its quorum without the node, as it is now.
+fn keeps_quorum(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
+    let view = turn.view;
+    let risk = etcd::risk(view.cluster, view.upgrade, &turn.next.voters, member.name(), turn.now);
+    let is_kept = risk.is_none();
+    turn.waits.extend(risk);
+    is_kept
 }
 
 /// Whether the Job of a step is done. A Job that is gone is made again; one that has failed ends the Upgrade.
 fn work(turn: &mut Turn<'_>, member: Member<'_>, job_type: &str) -> bool {
     let job = &names::node_job(turn.name(), job_type, member.name());
     match jobs::course(turn, job) {
+        // Another one takes the node out as the first one did.
+        Course::Missing if !keeps_quorum(turn, member) => return false,
         Course::Missing => jobs::on_node(turn, job_type, member.node),
         Course::Running => {}
         Course::Done => return true,

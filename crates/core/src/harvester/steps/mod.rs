@@ -119,6 +119,8 @@ pub(super) struct Scene<'a> {
     pub order: &'a Order,
     pub upgrade: &'a Upgrade,
     pub release: Noted,
+    /// Who voted in etcd when the Upgrade began.
+    pub voters: BTreeSet<String>,
     /// Since the step began.
     pub done: &'a Done,
     pub now: Timestamp,
@@ -140,7 +142,7 @@ pub(crate) fn next_for(cluster: &Cluster, order: &Order, upgrade: &Upgrade, done
     let Some(release) = progress.release else {
         return Next::Fail(format!("Upgrade {NAMESPACE}/{} does not say which release it is for", order.upgrade));
     };
-    let scene = Scene { cluster, order, upgrade, release, done, now };
+    let scene = Scene { cluster, order, upgrade, release, voters: progress.voters, done, now };
     match order.kind {
         Kind::PreDrain => node::pre_drain(&scene),
         Kind::PostDrain => node::post_drain(&scene),

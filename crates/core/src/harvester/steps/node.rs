@@ -9,8 +9,8 @@ use drover_api::rancher::provisioning_cluster::LOCAL;
 use serde_json::{Value, json};
 
 use super::super::cleanup::taints_without_drain;
-use super::super::kubelet;
 use super::super::release::is_kubelet_version;
+use super::super::{etcd, kubelet};
 use super::{HostDeed, Next, Scene, vms, volumes};
 use crate::cluster::Node;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait, Write};
@@ -96,12 +96,17 @@ pub(super) fn single(scene: &Scene<'_>) -> Next {
     install(scene, node)
 }
 
+/// The machine boots its new system as soon as the step has ended: whoever was well when it began may be out by now, and while that is
+/// installed, too.
 fn install(scene: &Scene<'_>, node: &Node) -> Next {
     let deed = HostDeed::InstallSystem { os: scene.release.os.clone() };
-    if node.status.node_info.os_image == scene.release.os || scene.done.host.contains(&deed) {
+    if node.status.node_info.os_image == scene.release.os {
         return Next::Done;
     }
-    Next::Host(deed)
+    if let Some(wait) = etcd::risk(scene.cluster, scene.upgrade, &scene.voters, &scene.order.node, scene.now) {
+        return Next::Wait { writes: Vec::new(), waits: vec![wait] };
+    }
+    if scene.done.host.contains(&deed) { Next::Done } else { Next::Host(deed) }
 }
 
 fn node<'a>(scene: &Scene<'a>) -> Option<&'a Node> {
@@ -248,5 +253,51 @@ mod tests {
         let install = HostDeed::InstallSystem { os: "new".into() };
         assert_eq!(next(&cluster, &order, &Done::default(), now), Next::Host(install.clone()));
         assert_eq!(next(&cluster, &order, &Done::to_host([install]), now), Next::Done);
+    }
+
+    const TWO: [bool; 2] = [true; 2];
+
+    /// Servers that are well or not, the first of them at the end of its step; `done` is what was done to it.
+    fn end_of(kind: StepKind, well: &[bool], accepted: &str, done: &Done) -> Next {
+        let mut cluster = Cluster::default();
+        let progress = json!({ "release": { "os": "new", "kubernetes": "v1.34.1+rke2r1" } }).to_string();
+        let annotations = json!({ "drover.dev/progress": progress, "drover.dev/accept": accepted });
+        let metadata = json!({ "name": "u", "namespace": "harvester-system", "annotations": annotations });
+        take(&mut cluster, json!({ "apiVersion": "harvesterhci.io/v1beta1", "kind": "Upgrade", "metadata": metadata }));
+        for (at, well) in well.iter().enumerate() {
+            let status = json!({
+                "nodeInfo": { "kubeletVersion": "v1.34.1+rke2r1", "osImage": "old" },
+                "conditions": [
+                    { "type": "Ready", "status": if *well { "True" } else { "Unknown" } },
+                    { "type": "EtcdIsVoter", "status": "True", "reason": "MemberNotLearner" },
+                ],
+            });
+            let metadata = json!({ "name": format!("node-{}", at + 1) });
+            take(&mut cluster, json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status }));
+        }
+        let order = Order { kind, upgrade: "u".into(), node: "node-1".into() };
+        next(&cluster, &order, done, "2026-01-01T12:00:00Z".parse().unwrap())
+    }
+
+    fn is_at_risk(next: &Next) -> bool {
+        matches!(next, Next::Wait { writes, waits } if writes.is_empty() && waits[0].reason == Reason::QuorumAtRisk)
+    }
+
+    #[test]
+    fn a_voter_boots_its_new_system_only_while_the_others_are_well() {
+        let install = HostDeed::InstallSystem { os: "new".into() };
+        let installed = Done::to_host([HostDeed::RecoverAgent, install.clone()]);
+        let before = Done::to_host([HostDeed::RecoverAgent]);
+        for kind in [StepKind::PostDrain, StepKind::SingleNode] {
+            let end = |well: &[bool], accepted: &str, done: &Done| end_of(kind, well, accepted, done);
+            assert_eq!(end(&[true; 3], "", &before), Next::Host(install.clone()));
+            assert!(is_at_risk(&end(&[true, true, false], "", &before)));
+            // The machine boots as soon as the step has ended.
+            assert!(is_at_risk(&end(&[true, true, false], "", &installed)));
+            assert_eq!(end(&[true; 3], "", &installed), Next::Done);
+            assert!(is_at_risk(&end(&TWO, "", &installed)));
+            assert_eq!(end(&TWO, "DRV-ETCD-001", &installed), Next::Done);
+            assert_eq!(end(&[true], "", &installed), Next::Done, "the only one");
+        }
     }
 }
