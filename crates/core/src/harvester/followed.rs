@@ -101,6 +101,7 @@ const BY_SINGLE_NODE: &[Followed] = &[
     all("Node"),
     all("VirtualMachine"),
     all("VirtualMachineInstance"),
+    all("VirtualMachineInstanceMigration"),
     within("Cluster.provisioning.cattle.io", FLEET_NAMESPACE),
     labelled("ConfigMap", NAMESPACE, UPGRADE),
 ];

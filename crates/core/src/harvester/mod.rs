@@ -19,6 +19,7 @@ mod events;
 pub mod followed;
 mod images;
 mod jobs;
+mod joining;
 mod kubelet;
 pub mod names;
 mod nodes;

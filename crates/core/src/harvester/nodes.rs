@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::decide::{Member, Phase, Turn, members};
 use super::jobs::{self, Course};
 use super::progress::{Ending, Step};
-use super::{asking, config, etcd, images, kubelet, names, pausing, skipping, stalling, storage, workloads};
+use super::{asking, config, etcd, images, joining, kubelet, names, pausing, skipping, stalling, storage, workloads};
 use crate::cluster::{Node, Pod, Secret};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait};
 
@@ -32,11 +32,14 @@ pub(super) fn next(turn: &mut Turn<'_>) -> bool {
         if !asking::ask(turn) {
             return false;
         }
-        take_in_newcomers(turn, &nodes);
+        joining::take_in(turn, &nodes);
         nodes.iter().for_each(|member| tend(turn, *member));
         stalling::notice_standstill(turn, &nodes);
-    } else if let Some(member) = nodes.iter().find(|member| member.name() == turn.next.single_node) {
-        alone(turn, *member);
+    } else {
+        if let Some(member) = nodes.iter().find(|member| member.name() == turn.next.single_node) {
+            alone(turn, *member);
+        }
+        joining::take_in_beside_the_only(turn, &nodes);
     }
     if turn.next.ended.is_some() {
         return false;
@@ -52,18 +55,21 @@ pub(super) fn next(turn: &mut Turn<'_>) -> bool {
 /// Whether nothing more is done to any node. One that was lost to the upgrade in the middle of its work counts as long as it is there: a
 /// Job may be at work on it, with what the repository serves.
 pub(super) fn are_over(turn: &Turn<'_>, nodes: &[Member<'_>]) -> bool {
-    !nodes.is_empty()
-        && nodes.iter().all(|member| turn.next.step(member.name()).is_over())
+    let mut awaited = nodes.iter().filter(|member| joining::is_awaited(turn, member)).peekable();
+    awaited.peek().is_some()
+        && awaited.all(|member| turn.next.step(member.name()).is_over())
         && turn.next.nodes.values().all(|node| !node.step.is_at_work())
 }
 
 /// Nothing else holds the upgrade, and nobody tends these: they have lost what makes them part of it.
 fn tell_who_is_lost(turn: &mut Turn<'_>, nodes: &[Member<'_>]) {
-    if !nodes.iter().all(|member| turn.next.step(member.name()).is_over()) {
+    let mut awaited = nodes.iter().filter(|member| joining::is_awaited(turn, member)).peekable();
+    let is_empty = awaited.peek().is_none();
+    if !awaited.all(|member| turn.next.step(member.name()).is_over()) {
         return;
     }
     let back = format!("a Machine in {FLEET_NAMESPACE} and the label {MANAGED}=true");
-    if nodes.is_empty() {
+    if is_empty {
         let sentence = "no node takes part in the upgrade any more".to_owned();
         let remedy = format!("give the nodes back what they have lost: {back}");
         turn.wait_with_remedy(turn.subject(), Reason::NodeUnmanaged, sentence, remedy);
@@ -75,21 +81,6 @@ fn tell_who_is_lost(turn: &mut Turn<'_>, nodes: &[Member<'_>]) {
         let sentence = format!("the upgrade does not end while {name} is at work, which was lost to it meanwhile");
         let remedy = format!("give {name} back what it has lost ({back}); or remove it, with its Machine");
         turn.wait_with_remedy(Subject::node(&name), Reason::AnotherNodeIsOut, sentence, remedy);
-    }
-}
-
-/// A node that has joined meanwhile, with the Kubernetes and the system of the release, is done: the planner has provisioned it so, and comes to
-/// it no more. While it has others to come to, that is not certain.
-fn take_in_newcomers(turn: &mut Turn<'_>, nodes: &[Member<'_>]) {
-    let (new, others): (Vec<&Member<'_>>, Vec<&Member<'_>>) = nodes.iter().partition(|member| {
-        let waits = turn.next.step(member.name()) == Step::Waits;
-        waits && is_back(turn, member.node) && asking::was_raised_unasked(turn, member)
-    });
-    if others.is_empty() || !others.iter().all(|member| turn.next.step(member.name()).is_over()) {
-        return;
-    }
-    for member in new {
-        turn.next.set_step(member.name(), Step::Succeeded);
     }
 }
 

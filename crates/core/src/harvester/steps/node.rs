@@ -21,7 +21,7 @@ pub(super) fn pre_drain(scene: &Scene<'_>) -> Next {
     if !scene.done.host.contains(&HostDeed::RecoverAgent) {
         return Next::Host(HostDeed::RecoverAgent);
     }
-    let tainted = node.spec.taints.iter().any(|taint| taint.key == DRAIN_TAINT);
+    let tainted = is_tainted(node);
     // Once VMs are on their way, volumes are rebuilt because of that.
     if !tainted && let Some(wait) = volumes::unhealthy(scene) {
         return wait;
@@ -31,9 +31,7 @@ pub(super) fn pre_drain(scene: &Scene<'_>) -> Next {
     }
     let leaving = leaving(scene);
     if !tainted {
-        let taint = Act::Patch(with_drain_taint(node));
-        let write = Write { purpose: Purpose::Step, subject: Subject::node(&scene.order.node), act: taint };
-        return Next::Wait { writes: vec![write], waits: leaving.into_iter().collect() };
+        return Next::Wait { writes: vec![taint(node)], waits: leaving.into_iter().collect() };
     }
     if let Some(wait) = leaving {
         return Next::Wait { writes: Vec::new(), waits: vec![wait] };
@@ -63,7 +61,7 @@ pub(super) fn post_drain(scene: &Scene<'_>) -> Next {
     if let Some(wait) = kubelet::outdated(node, &scene.release.kubernetes, None, scene.now) {
         return Next::Wait { writes: Vec::new(), waits: vec![wait] };
     }
-    if node.spec.taints.iter().any(|taint| taint.key == DRAIN_TAINT) {
+    if is_tainted(node) {
         let version = node.metadata.resource_version.to_string();
         let patch = json!({
             "metadata": { "resourceVersion": version }, "spec": { "taints": taints_without_drain(node) },
@@ -81,6 +79,11 @@ pub(super) fn single(scene: &Scene<'_>) -> Next {
     }
     if let Some(next) = vms::stop_those_that_stay(scene) {
         return next;
+    }
+    // They can go to one that has joined. The taint stays until all is over: none comes back before.
+    if let Some(wait) = leaving(scene) {
+        let writes = if is_tainted(node) { Vec::new() } else { vec![taint(node)] };
+        return Next::Wait { writes, waits: vec![wait] };
     }
     let wanted = &scene.release.kubernetes;
     if let Some(cluster) = scene.cluster.harvester.clusters.get(FLEET_NAMESPACE, LOCAL)
@@ -117,11 +120,17 @@ fn gone(scene: &Scene<'_>) -> Next {
     Next::Fail(format!("there is no Node {}", scene.order.node))
 }
 
-fn with_drain_taint(node: &Node) -> Value {
+fn is_tainted(node: &Node) -> bool {
+    node.spec.taints.iter().any(|taint| taint.key == DRAIN_TAINT)
+}
+
+/// Sends VMs away from the node.
+fn taint(node: &Node) -> Write {
     let mut taints: Vec<Value> = node.spec.taints.iter().map(|taint| json!(taint)).collect();
     taints.push(json!({ "key": DRAIN_TAINT, "value": DRAINING, "effect": "NoSchedule" }));
     let version = node.metadata.resource_version.to_string();
-    json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": taints } })
+    let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": taints } });
+    Write { purpose: Purpose::Step, subject: Subject::node(&node.metadata.name), act: Act::Patch(patch) }
 }
 
 /// Nobody asks before Kubernetes is raised on the only node: that takes its time.
