@@ -299,6 +299,8 @@ pub enum Reason {
     ImageMissing,
     /// A Node is not part of the upgrade, because nobody manages it.
     NodeUnmanaged,
+    /// A node has joined that the upgrade does not come to.
+    NodeJoined,
     /// The user has paused a node.
     NodePaused,
     /// Rancher's planner has not asked for the node yet.
@@ -325,7 +327,7 @@ pub enum Reason {
 
 impl Reason {
     /// Those that Upgrades add.
-    pub const OF_UPGRADES: [Reason; 19] = [
+    pub const OF_UPGRADES: [Reason; 20] = [
         Reason::UpgradeInvalid,
         Reason::AnotherUpgradeFirst,
         Reason::ImageNotReady,
@@ -334,6 +336,7 @@ impl Reason {
         Reason::ImagesPreloading,
         Reason::ImageMissing,
         Reason::NodeUnmanaged,
+        Reason::NodeJoined,
         Reason::NodePaused,
         Reason::PlannerWorks,
         Reason::PlannerStalls,
@@ -346,6 +349,11 @@ impl Reason {
         Reason::ServiceNotReady,
         Reason::CleaningUp,
     ];
+
+    /// The upgrade goes on without what this is about.
+    pub fn holds_nothing(self) -> bool {
+        matches!(self, Reason::NodeUnmanaged | Reason::NodeJoined)
+    }
 
     /// Those of Plans, for coverage.
     pub const ALL: [Reason; 29] = [

@@ -341,6 +341,7 @@ fn other_place(kind: &str) -> Option<(&'static str, &'static str)> {
     match kind {
         "VirtualMachine" => Some((VM_OPERATOR, "virtualmachines")),
         "VirtualMachineImage" => Some((VM_OPERATOR, "virtualmachineimages")),
+        "VolumeAttachment" => Some(("/apis/longhorn.io/v1beta2", "volumeattachments")),
         _ => None,
     }
 }

@@ -110,6 +110,8 @@ pub mod reasons {
     pub const SKIPPED: &str = "Skipped";
     /// Ours: some nodes are no part of it, since Harvester does not manage them.
     pub const LEFT_OUT: &str = "NodeUnmanaged";
+    /// Ours: some nodes have joined, and it did not come to them.
+    pub const JOINED: &str = "NodeJoined";
     /// Ours: whose steps the Jobs run.
     pub const STEPS_OF_DROVER: &str = "Drover";
     pub const STEPS_OF_RELEASE: &str = "Release";

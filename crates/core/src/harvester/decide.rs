@@ -13,7 +13,8 @@ use super::admission::Verdict;
 use super::progress::{Ending, Progress};
 use super::release::Fetched;
 use super::{
-    abort, around, cleanup as clearing, ending, events, nodes, preload, repo, services, skipping, start, status,
+    abort, around, cleanup as clearing, ending, events, joining, nodes, preload, repo, services, skipping, start,
+    status,
 };
 use crate::cluster::cluster_api::Machine;
 use crate::cluster::harvester::Upgrade;
@@ -104,11 +105,12 @@ pub(super) fn go_on(turn: &mut Turn<'_>) {
         nodes::settle,
     ];
     nodes::forget_who_has_left(turn);
+    joining::count_anew(turn);
     if turn.next.aborting && turn.next.ended.is_none() {
         abort::go_back(turn);
     } else if turn.next.ended.is_none() {
         let is_done = phases.iter().all(|phase| phase(turn));
-        leave_out_unmanaged(turn, is_done);
+        leave_out(turn, is_done);
         if is_done {
             turn.next.ended = Some(Ending::Succeeded);
         }
@@ -120,16 +122,19 @@ pub(super) fn go_on(turn: &mut Turn<'_>) {
     }
 }
 
-/// The Upgrade goes on without nodes that Harvester does not manage: each is told all the way, and who was left out is noted in the end.
-fn leave_out_unmanaged(turn: &mut Turn<'_>, is_done: bool) {
+/// The Upgrade goes on without nodes that Harvester does not manage, or that have joined too late: each is told all the way, and who was left
+/// out is noted in the end.
+fn leave_out(turn: &mut Turn<'_>, is_done: bool) {
     let (_, unmanaged) = members(turn.cluster());
     if is_done {
         turn.next.left_out = unmanaged.iter().map(|(node, _)| node.metadata.name.clone()).collect();
+        turn.next.joined = joining::left_out(turn).iter().map(|member| member.name().to_owned()).collect();
     } else if turn.next.ended.is_none() {
         for (node, why) in unmanaged {
             let remedy = "provision it again, or remove it: the upgrade goes on without it";
             turn.wait_with_remedy(Subject::node(&node.metadata.name), Reason::NodeUnmanaged, why, remedy);
         }
+        joining::tell_left_out(turn);
     }
 }
 
@@ -253,7 +258,7 @@ impl<'a> Turn<'a> {
         decision.judge = self.judge;
         keep_since(&mut decision.waits, self.view.told);
         // What holds the upgrade comes before what it goes on without.
-        decision.waits.sort_by_key(|wait| wait.reason == Reason::NodeUnmanaged);
+        decision.waits.sort_by_key(|wait| wait.reason.holds_nothing());
         // Nothing is said before it is known.
         if self.judge && self.waits.is_empty() {
             return decision;

@@ -138,13 +138,15 @@ const BY_PRE_DRAIN: &[Followed] = &[
     labelled("ConfigMap", NAMESPACE, UPGRADE),
 ];
 
-const BY_POST_DRAIN: &[Followed] = &[once("Upgrade", NAMESPACE), all("Node")];
+/// What its user accepts may be said while a node waits to boot.
+const BY_POST_DRAIN: &[Followed] = &[within("Upgrade", NAMESPACE), all("Node")];
 
 const BY_SINGLE_NODE: &[Followed] = &[
     within("Upgrade", NAMESPACE),
     all("Node"),
     all("VirtualMachine"),
     all("VirtualMachineInstance"),
+    all("VirtualMachineInstanceMigration"),
     within("Cluster.provisioning.cattle.io", FLEET_NAMESPACE),
     labelled("ConfigMap", NAMESPACE, UPGRADE),
 ];

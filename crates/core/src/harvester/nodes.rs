@@ -4,8 +4,6 @@
 //! by copying what it asked with. An answer follows from how far the node is, not from the moment at which it got there:
 //! one that was lost, or that the planner asks for anew, is given again.
 
-use std::collections::BTreeSet;
-
 use drover_api::harvester::jobs::{UPGRADE, types};
 use drover_api::harvester::node::{MANAGED, PENDING_OS_IMAGE};
 use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
@@ -20,11 +18,11 @@ use super::decide::{Member, Phase, Turn, members};
 use super::jobs::{self, Course};
 use super::progress::Step;
 use super::{
-    asking, detaching, images, kubelet, names, options, pausing, restoring, skipping, stalling, storage, workloads,
+    asking, detaching, etcd, images, joining, kubelet, names, pausing, restoring, skipping, stalling, storage,
+    workloads,
 };
-use crate::cluster::{Node, Pod, Secret, condition};
+use crate::cluster::{Node, Pod, Secret};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait};
-use crate::quorum::{self, CODE, IS_VOTER, at_risk};
 
 pub(super) fn next(turn: &mut Turn<'_>) -> bool {
     turn.phase = Phase::UpgradingNodes;
@@ -38,11 +36,14 @@ pub(super) fn next(turn: &mut Turn<'_>) -> bool {
         if !asking::ask(turn) {
             return false;
         }
-        take_in_newcomers(turn, &nodes);
+        joining::take_in(turn, &nodes);
         nodes.iter().for_each(|member| tend(turn, *member));
         stalling::notice_standstill(turn, &nodes);
-    } else if let Some(member) = nodes.iter().find(|member| member.name() == turn.next.single_node) {
-        alone(turn, *member);
+    } else {
+        if let Some(member) = nodes.iter().find(|member| member.name() == turn.next.single_node) {
+            alone(turn, *member);
+        }
+        joining::take_in_beside_the_only(turn, &nodes);
     }
     if turn.next.ended.is_some() {
         return false;
@@ -58,18 +59,21 @@ pub(super) fn next(turn: &mut Turn<'_>) -> bool {
 /// Whether nothing more is done to any node. One that was lost to the upgrade in the middle of its work counts as long as it is there: a
 /// Job may be at work on it, with what the repository serves.
 pub(super) fn are_over(turn: &Turn<'_>, nodes: &[Member<'_>]) -> bool {
-    !nodes.is_empty()
-        && nodes.iter().all(|member| turn.next.step(member.name()).is_over())
+    let mut awaited = nodes.iter().filter(|member| joining::is_awaited(turn, member)).peekable();
+    awaited.peek().is_some()
+        && awaited.all(|member| turn.next.step(member.name()).is_over())
         && turn.next.nodes.values().all(|node| !node.step.is_at_work())
 }
 
 /// Nothing else holds the upgrade, and nobody tends these: they have lost what makes them part of it.
 fn tell_who_is_lost(turn: &mut Turn<'_>, nodes: &[Member<'_>]) {
-    if !nodes.iter().all(|member| turn.next.step(member.name()).is_over()) {
+    let mut awaited = nodes.iter().filter(|member| joining::is_awaited(turn, member)).peekable();
+    let is_empty = awaited.peek().is_none();
+    if !awaited.all(|member| turn.next.step(member.name()).is_over()) {
         return;
     }
     let back = format!("a Machine in {FLEET_NAMESPACE} and the label {MANAGED}=true");
-    if nodes.is_empty() {
+    if is_empty {
         let sentence = "no node takes part in the upgrade any more".to_owned();
         let remedy = format!("give the nodes back what they have lost: {back}");
         turn.wait_with_remedy(turn.subject(), Reason::NodeUnmanaged, sentence, remedy);
@@ -81,21 +85,6 @@ fn tell_who_is_lost(turn: &mut Turn<'_>, nodes: &[Member<'_>]) {
         let sentence = format!("the upgrade does not end while {name} is at work, which was lost to it meanwhile");
         let remedy = format!("give {name} back what it has lost ({back}); or remove it, with its Machine");
         turn.wait_with_remedy(Subject::node(&name), Reason::AnotherNodeIsOut, sentence, remedy);
-    }
-}
-
-/// A node that has joined meanwhile, with the Kubernetes and the system of the release, is done: the planner has provisioned it so, and comes to
-/// it no more. While it has others to come to, that is not certain.
-fn take_in_newcomers(turn: &mut Turn<'_>, nodes: &[Member<'_>]) {
-    let (new, others): (Vec<&Member<'_>>, Vec<&Member<'_>>) = nodes.iter().partition(|member| {
-        let waits = turn.next.step(member.name()) == Step::Waits;
-        waits && is_back(turn, member.node) && asking::was_raised_unasked(turn, member)
-    });
-    if others.is_empty() || !others.iter().all(|member| turn.next.step(member.name()).is_over()) {
-        return;
-    }
-    for member in new {
-        turn.next.set_step(member.name(), Step::Succeeded);
     }
 }
 
@@ -175,7 +164,7 @@ pub(super) fn tend(turn: &mut Turn<'_>, member: Member<'_>) {
         }
         Step::PreDrained => leave_to_planner(turn, member, plan),
         Step::PostDraining => {
-            acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+            let_drain(turn, member, plan);
             if work(turn, member, types::POST_DRAIN) {
                 turn.next.set_step(name, Step::WaitingReboot);
                 come_back(turn, member, plan);
@@ -183,7 +172,9 @@ pub(super) fn tend(turn: &mut Turn<'_>, member: Member<'_>) {
         }
         Step::WaitingReboot => come_back(turn, member, plan),
         Step::Succeeded => {
-            acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+            if !asks_to_drain(plan) || may_go(turn, member) {
+                acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+            }
             acknowledge(turn, plan, POST_DRAIN, POST_HOOK);
             unmark(turn, member.node);
         }
@@ -195,13 +186,36 @@ pub(super) fn tend(turn: &mut Turn<'_>, member: Member<'_>) {
 /// What follows from the new step is told at once: a status that says the one and not yet the other would be written twice.
 fn leave_to_planner(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
     let name = member.name();
-    acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+    if !let_drain(turn, member, plan) {
+        return;
+    }
     if note(Some(plan), POST_DRAIN).is_none() {
         stalling::wait_for_planner(turn, member, plan);
     } else if may_go(turn, member) {
         turn.next.set_step(name, Step::PostDraining);
         work(turn, member, types::POST_DRAIN);
     }
+}
+
+/// Whether the planner asks for the drain of a node, and waits for its answer. One that is drained for what it asks is out whatever it is
+/// told: who kept an answer back that was given before, and lost, would wait for nothing.
+pub(super) fn asks_to_drain(plan: &Secret) -> bool {
+    let asks = note(Some(plan), PRE_DRAIN);
+    asks.is_some() && [PRE_HOOK, DRAIN_DONE].iter().all(|key| note(Some(plan), key) != asks)
+}
+
+/// Lets the planner drain a node whose Job is done, unless etcd would lose its quorum by now; true once it is told.
+fn let_drain(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) -> bool {
+    if asks_to_drain(plan) {
+        // It has all of its time from when it is told.
+        turn.next.planner_since = None;
+        if !keeps_quorum(turn, member) {
+            return false;
+        }
+        stalling::its_turn(turn);
+    }
+    acknowledge(turn, plan, PRE_DRAIN, PRE_HOOK);
+    true
 }
 
 /// Sends a node on its way, if the planner asks and nothing speaks against it.
@@ -250,48 +264,24 @@ pub(super) fn may_go(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
         turn.wait(Subject::node(name), Reason::AnotherNodeIsOut, format!("{name} waits until {other} is back"));
         return false;
     }
-    let accepted = crate::accepted::codes(&turn.view.upgrade.metadata.annotations).contains(CODE);
-    let members = turn.cluster().nodes.iter().map(quorum_member);
-    if let Some(mut risk) = at_risk(members, name, accepted) {
-        let promoted = promoted(turn);
-        if !promoted.is_empty() {
-            risk = format!("{risk}; {} has joined etcd since the upgrade began", promoted.join(", "));
-        }
-        let accept = options::accept(&turn.view.upgrade.metadata, CODE);
-        let remedy = format!("bring the other members back; of two that are well, accept that one goes: {accept}");
-        turn.wait_with_remedy(Subject::node(name), Reason::QuorumAtRisk, risk, remedy);
-        return false;
-    }
-    true
+    keeps_quorum(turn, member)
 }
 
-/// Nodes that were promoted since the Upgrade began, as far as that is known.
-fn promoted(turn: &Turn<'_>) -> Vec<String> {
-    if turn.next.voters.is_empty() {
-        return Vec::new();
-    }
-    let has_joined = |node: &&Node| quorum_member(node).is_member() && !turn.next.voters.contains(&node.metadata.name);
-    turn.cluster().nodes.iter().filter(has_joined).map(|node| node.metadata.name.clone()).collect()
-}
-
-/// Who votes in etcd now.
-pub(super) fn voters(turn: &Turn<'_>) -> BTreeSet<String> {
-    let votes = turn.cluster().nodes.iter().filter(|node| quorum_member(node).votes());
-    votes.map(|node| node.metadata.name.clone()).collect()
-}
-
-fn quorum_member(node: &Node) -> quorum::Member<'_> {
-    quorum::Member {
-        name: &node.metadata.name,
-        voter: condition(&node.status.conditions, IS_VOTER).map(|voter| (voter.status.as_str(), voter.reason.as_str())),
-        is_well: node.is_ready(),
-    }
+/// Whether etcd has its quorum without the node, as it is now.
+fn keeps_quorum(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
+    let view = turn.view;
+    let risk = etcd::risk(view.cluster, view.upgrade, &turn.next.voters, member.name(), turn.now);
+    let is_kept = risk.is_none();
+    turn.waits.extend(risk);
+    is_kept
 }
 
 /// Whether the Job of a step is done. A Job that is gone is made again; one that has failed ends the Upgrade.
 fn work(turn: &mut Turn<'_>, member: Member<'_>, job_type: &str) -> bool {
     let job = &names::node_job(turn.name(), job_type, member.name());
     match jobs::course(turn, job) {
+        // Another one takes the node out as the first one did.
+        Course::Missing if !keeps_quorum(turn, member) => return false,
         Course::Missing => jobs::on_node(turn, job_type, member.node),
         Course::Running => {}
         Course::Done => return true,

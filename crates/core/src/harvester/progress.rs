@@ -70,7 +70,7 @@ pub struct Progress {
     /// The uids of failed Jobs that are tried again: whatever else is known of them, they have to go first.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub discarded: BTreeSet<String>,
-    /// The only node of the cluster, which goes its own way; empty if there are more.
+    /// The only node of the cluster, which goes its own way; empty if there are more, or were before its turn.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub single_node: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -81,6 +81,9 @@ pub struct Progress {
     /// VMs that the steps of a stock release have stopped for a node.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub stopped: BTreeMap<String, BTreeSet<String>>,
+    /// Nodes that had joined when it succeeded, and that it did not come to.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub joined: BTreeSet<String>,
     /// How the VMs that were stopped for a node were started again.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub restored: BTreeMap<String, Ending>,

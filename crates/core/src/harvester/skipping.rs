@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::decide::{Member, Turn, members};
-use super::nodes::{acknowledge, is_back, is_in_drain, may_go, note, unmark};
+use super::nodes::{acknowledge, asks_to_drain, is_back, is_in_drain, may_go, unmark};
 use super::progress::{Ending, Step};
 use super::{ending, names, options};
 use crate::cluster::Secret;
@@ -106,8 +106,7 @@ pub(super) fn answer(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
         turn.next.set_step(name, Step::Skipped);
         return;
     }
-    let is_answered = note(Some(plan), PRE_HOOK).is_some() && note(Some(plan), PRE_HOOK) == note(Some(plan), PRE_DRAIN);
-    if note(Some(plan), PRE_DRAIN).is_some() && !is_answered && !may_go(turn, member) {
+    if asks_to_drain(plan) && !may_go(turn, member) {
         return;
     }
     turn.next.set_step(name, Step::Skipping);

@@ -33,8 +33,10 @@ pub(super) fn without_words(sentence: &str) -> &str {
 pub(super) fn wait_for_planner(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
     let (name, subject) = (member.name(), Subject::node(member.name()));
     let job = turn.job(&names::node_job(turn.name(), types::PRE_DRAIN, name));
-    // One that is gone tells nothing.
-    let since = job.and_then(|job| job.status.completion_time).unwrap_or_else(|| its_turn(turn));
+    let told = turn.next.planner_since.filter(|since| *since <= turn.now);
+    let done = job.and_then(|job| job.status.completion_time);
+    // A Job that is gone tells nothing.
+    let since = told.or(done).unwrap_or_else(|| its_turn(turn));
     let is_drained = note(Some(plan), DRAIN_DONE).is_some();
     let what = if is_drained { format!("not raised Kubernetes on {name}") } else { format!("not drained {name}") };
     let error = note(Some(plan), DRAIN_ERROR).filter(|_| !is_drained).or_else(|| words(turn));

@@ -11,7 +11,7 @@ use super::admission::registration::{INCUMBENT, incumbent};
 use super::config;
 use super::decide::{Admission, Phase, Turn, members};
 use super::ending;
-use super::nodes;
+use super::etcd;
 use super::options;
 use super::pausing;
 use super::progress::Chosen;
@@ -37,7 +37,7 @@ pub(super) fn begin(turn: &mut Turn<'_>) -> bool {
     let version = cluster.harvester.settings.named(settings::SERVER_VERSION);
     turn.next.previous_version = version.map(|setting| setting.effective().to_owned()).unwrap_or_default();
     turn.next.chosen = Some(Chosen::by(&config));
-    turn.next.voters = nodes::voters(turn);
+    turn.next.voters = etcd::voters(cluster);
     if cluster.nodes.len() == 1 {
         turn.next.single_node = cluster.nodes.iter().map(|node| node.metadata.name.clone()).collect();
     }

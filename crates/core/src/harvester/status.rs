@@ -15,7 +15,7 @@ use super::release::Steps;
 use super::{names, nodes, preload, repo};
 use crate::cluster::harvester::{NodeStatus, UpgradeStatus};
 use crate::cluster::{Condition, condition};
-use crate::decision::{Act, Kind, Purpose, Reason, Wait, Write};
+use crate::decision::{Act, Kind, Purpose, Wait, Write};
 
 /// At most one status write in this time for one Upgrade.
 const BETWEEN_WRITES: SignedDuration = SignedDuration::from_secs(1);
@@ -234,9 +234,11 @@ fn nodes_upgraded(turn: &Turn<'_>) -> Words {
     let (members, _) = members(turn.cluster());
     let skipped = known.iter().filter(|(_, node)| node.step == Step::Skipped).map(|(name, _)| name.as_str());
     let left_out = turn.next.left_out.iter().map(String::as_str);
-    let without: [(&str, &str, Vec<&str>); 2] = [
+    let joined = turn.next.joined.iter().map(String::as_str);
+    let without: [(&str, &str, Vec<&str>); 3] = [
         (reasons::SKIPPED, "skipped by their user", skipped.collect()),
         (reasons::LEFT_OUT, "not upgraded, since Harvester does not manage them", left_out.collect()),
+        (reasons::JOINED, "not upgraded, since they have joined meanwhile", joined.collect()),
     ];
     match nodes::are_over(turn, &members) {
         true => {
@@ -269,8 +271,7 @@ fn not_restored(turn: &Turn<'_>) -> Option<(&'static str, String)> {
 fn progressing(turn: &Turn<'_>, waits: &[Wait]) -> Words {
     let status = if turn.next.ended.is_some() && turn.next.cleaned { FALSE } else { TRUE };
     // Nodes that the upgrade goes on without come last, and are not lost among the many that wait.
-    let (beside, holding): (Vec<&Wait>, Vec<&Wait>) =
-        waits.iter().partition(|wait| wait.reason == Reason::NodeUnmanaged);
+    let (beside, holding): (Vec<&Wait>, Vec<&Wait>) = waits.iter().partition(|wait| wait.reason.holds_nothing());
     let sentences: Vec<String> = shown(&holding).chain(shown(&beside)).collect();
     let reason = match (waits.first(), status) {
         (Some(wait), _) => wait.reason.to_string(),

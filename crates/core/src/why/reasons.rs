@@ -154,6 +154,12 @@ fn of_upgrades(reason: Reason) -> Meaning {
             No,
             true,
         ),
+        Reason::NodeJoined => means(
+            "A node has joined that the upgrade does not come to.",
+            "Another Upgrade to the same version brings it along.",
+            No,
+            true,
+        ),
         Reason::NodePaused => means("Somebody has paused a node.", "Resume it.", No, false),
         Reason::PlannerWorks => {
             means("The planner of the machines is at work.", "It goes on to the next step.", Yes, false)

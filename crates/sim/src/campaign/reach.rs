@@ -34,7 +34,7 @@ whole!(REASONS: Reason {
     NodeNotReady, NodeClaimedByAnother, JobRunning, NodeSlow, NodeStalled, JobFailed, Soaking, JobBeingDeleted,
     AnotherControllerActs, NoPermission, ApiRefuses, BudgetForbids, EvictionRefused, PodTerminating, VolumeAttached,
     UpgradeInvalid, AnotherUpgradeFirst, ImageNotReady, RepositoryNotReady, ReleaseRefused, ImagesPreloading,
-    ImageMissing, NodeUnmanaged, NodePaused, PlannerWorks, PlannerStalls, AnotherNodeIsOut, QuorumAtRisk,
+    ImageMissing, NodeUnmanaged, NodeJoined, NodePaused, PlannerWorks, PlannerStalls, AnotherNodeIsOut, QuorumAtRisk,
     KubeletOutdated, NodeRebooting, VolumeUnhealthy, VmsLeaving, ServiceNotReady, CleaningUp,
 });
 
@@ -107,6 +107,7 @@ const UNMET: &str = "no scenario brings it about by itself: whether a schedule o
 
 /// What no scenario has reached without faults, and why: it is not asked for.
 const OUT_OF_REACH: &[(&str, &str)] = &[
+    ("NodeJoined", UNMET),
     ("PlannerElectInitNode", UNMET),
     ("PlannerNoteDrainError", UNMET),
     ("PlannerCreateJob", AGENTS),

@@ -24,6 +24,11 @@ const MANAGED: &str = "harvesterhci.io/managed";
 const PAUSE: &str = "harvesterhci.io/node-upgrade-pause";
 const PAUSE_MAP: &str = "harvesterhci.io/node-upgrade-pause-map";
 const PENDING: &str = "harvesterhci.io/pendingOSImage";
+/// What the planner drained a node for.
+const DRAINED: &str = "rke.cattle.io/drain-done";
+/// By these the machine of a pod is told that it boots, and that its step has ended.
+const REBOOT: &str = "corral.drover.dev/reboot";
+const EXIT_CODE: &str = "corral.drover.dev/exit-code.apply";
 /// What Rancher's planner asks with, what it is answered with, and the Job that comes before the answer.
 const HOOKS: [(&str, &str, &str); 2] = [
     ("rke.cattle.io/pre-drain", "harvesterhci.io/pre-hook", "pre-drain"),
@@ -93,7 +98,7 @@ impl Checker {
             self.check_may_go(known, change, labels[UPGRADE].as_str().unwrap_or_default(), node);
         }
         if change.before.is_none() && matches!(kind, "pre-drain" | "post-drain") && change.is_by_an_operator() {
-            self.check_quorum(known, change, node);
+            self.check_quorum(known, change, node, "was sent on its way");
         }
         if change.before.is_none() && kind == "pre-drain" {
             let upgrade = labels["harvesterhci.io/upgrade"].as_str().unwrap_or_default();
@@ -144,7 +149,14 @@ impl Checker {
         for (asks, answers, kind) in HOOKS {
             let answer = note(after, answers);
             let was_given = answer == change.before.and_then(|before| note(before, answers));
-            if answer.is_none() || was_given || answer != note(after, asks) || self.nodes.skipped.contains(node) {
+            if answer.is_none() || was_given || answer != note(after, asks) {
+                continue;
+            }
+            // One that is drained for this very question is out, whatever the planner is told.
+            if kind == "pre-drain" && note(after, DRAINED) != answer {
+                self.check_quorum(known, change, node, "was given to the planner");
+            }
+            if self.nodes.skipped.contains(node) {
                 continue;
             }
             let is_done = |upgrade: &Value| {
@@ -158,6 +170,20 @@ impl Checker {
                     "the planner was told to go on with {node} before the Job {kind} was done there"
                 ));
             }
+        }
+    }
+
+    /// The machine boots its new system when the step that has installed it ends well.
+    pub(super) fn check_boot(&mut self, known: &Known, change: &Change<'_>) {
+        let Some(pod) = change.after else { return };
+        let kind = pod["metadata"]["labels"][JOB_TYPE].as_str().unwrap_or_default();
+        let ends = |pod: &Value| {
+            let told = &pod["metadata"]["annotations"];
+            told[REBOOT].is_string() && told[EXIT_CODE] == "0"
+        };
+        if matches!(kind, "post-drain" | "single-node-upgrade") && ends(pod) && !change.before.is_some_and(ends) {
+            let node = super::node_of(pod).unwrap_or_default();
+            self.check_quorum(known, change, node, "boots");
         }
     }
 
@@ -220,7 +246,8 @@ impl Checker {
         }
     }
 
-    fn check_quorum(&mut self, known: &Known, change: &Change<'_>, node: &str) {
+    /// `what` happens to the node that takes it out.
+    fn check_quorum(&mut self, known: &Known, change: &Change<'_>, node: &str, what: &str) {
         let is_voter = |node: &str| known.node(node).is_some_and(|node| has_condition(node, "EtcdIsVoter"));
         // What an operator cannot know yet is no fault of its own.
         if self.leave.late || self.leave.clocks || !is_voter(node) {
@@ -240,7 +267,7 @@ impl Checker {
         let may_go = members.len() == 1 || members.len() == 2 && accepted;
         if !may_go && left < members.len() / 2 + 1 {
             let all = members.len();
-            self.violation(format!("{node} was sent on its way, and etcd has {left} of {all} members left without it"));
+            self.violation(format!("{node} {what}, and etcd has {left} of {all} members left without it"));
         }
     }
 

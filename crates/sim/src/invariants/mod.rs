@@ -143,6 +143,7 @@ impl Checker {
             "Pod" => {
                 self.check_pod(known, change);
                 self.check_drained(known, change);
+                self.check_boot(known, change);
             }
             "Job" => {
                 self.check_job(known, change);

@@ -273,6 +273,38 @@ fn a_voter_that_etcd_cannot_do_without_is_seen_to_go() {
 }
 
 #[test]
+fn a_voter_that_etcd_cannot_do_without_is_seen_to_be_given_to_the_planner_and_to_boot() {
+    let answered = |node: &str, annotations: Value| {
+        let mut run = with_two_voters();
+        run.put("world", "Job", "u-pre-drain", step("pre-drain", node, done()));
+        let mut run_upgrade = upgrade_that_says("UpgradingNodes", "{}");
+        run_upgrade["status"] = json!({ "nodeStatuses": { node: { "state": "Succeeded" } } });
+        run.put("user", "Upgrade", "u", run_upgrade);
+        let secret = |annotations: &Value| json!({ "metadata": { "labels": { "rke.cattle.io/node-name": node }, "annotations": annotations } });
+        run.put("world", "Secret", "plan", secret(&annotations));
+        let mut answer = annotations;
+        answer["harvesterhci.io/pre-hook"] = json!("token");
+        run.put("operator-1", "Secret", "plan", secret(&answer))
+    };
+    let asks = json!({ "rke.cattle.io/pre-drain": "token" });
+    let given = "n1 was given to the planner, and etcd has 1 of 3 members left without it";
+    assert_eq!(answered("n1", asks.clone()), [given]);
+    assert_eq!(answered("n3", asks), [""; 0]);
+    let drained = json!({ "rke.cattle.io/pre-drain": "token", "rke.cattle.io/drain-done": "token" });
+    assert_eq!(answered("n1", drained), [""; 0], "it is out already");
+
+    let ended = |kind: &str, exit_code: &str| {
+        let mut run = with_two_voters();
+        let annotations = json!({ "corral.drover.dev/reboot": "20s", "corral.drover.dev/exit-code.apply": exit_code });
+        let labels = json!({ "harvesterhci.io/upgradeJobType": kind });
+        let pod = json!({ "metadata": { "labels": labels, "annotations": annotations }, "spec": { "nodeName": "n1" } });
+        run.put("world", "Pod", "u-pod", pod)
+    };
+    assert_eq!(ended("post-drain", "0"), ["n1 boots, and etcd has 1 of 3 members left without it"]);
+    assert_eq!((ended("post-drain", "1"), ended("restore-vm", "0")), (vec![], vec![]));
+}
+
+#[test]
 fn a_second_node_of_an_upgrade_that_goes_is_seen() {
     let mut run = Run::new(&[]);
     for name in ["n1", "n2"] {

@@ -128,6 +128,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-preload-fails",
     "harvester-migration-hangs",
     "harvester-server-dies",
+    "harvester-server-dies-meanwhile",
     "harvester-paused-node-leaves",
     "harvester-vms",
     "harvester-volumes-unused",

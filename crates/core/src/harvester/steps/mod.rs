@@ -120,6 +120,8 @@ pub(super) struct Scene<'a> {
     pub order: &'a Order,
     pub upgrade: &'a Upgrade,
     pub release: Noted,
+    /// Who voted in etcd when the Upgrade began.
+    pub voters: BTreeSet<String>,
     /// Since the step began.
     pub done: &'a Done,
     pub now: Timestamp,
@@ -141,7 +143,7 @@ pub(crate) fn next_for(cluster: &Cluster, order: &Order, upgrade: &Upgrade, done
     let Some(release) = progress.release else {
         return Next::Fail(format!("Upgrade {NAMESPACE}/{} does not say which release it is for", order.upgrade));
     };
-    let scene = Scene { cluster, order, upgrade, release, done, now };
+    let scene = Scene { cluster, order, upgrade, release, voters: progress.voters, done, now };
     match order.kind {
         Kind::PreDrain => node::pre_drain(&scene),
         Kind::PostDrain => node::post_drain(&scene),
@@ -161,8 +163,8 @@ pub(super) fn unused_volumes(
     now: Timestamp,
 ) -> Option<(Vec<Write>, Vec<Wait>)> {
     let order = Order { kind: Kind::PreDrain, upgrade: upgrade.metadata.name.clone(), node: node.to_owned() };
-    let (release, done) = (Noted::default(), Done::default());
-    let scene = Scene { cluster, order: &order, upgrade, release, done: &done, now };
+    let (release, done, voters) = (Noted::default(), Done::default(), BTreeSet::new());
+    let scene = Scene { cluster, order: &order, upgrade, release, voters, done: &done, now };
     let left = volumes::detach_unused(&scene);
     match left.or_else(|| volumes::last_here(&scene).filter(|_| is_emptied))? {
         Next::Wait { writes, waits } => Some((writes, waits)),

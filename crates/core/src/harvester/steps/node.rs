@@ -9,8 +9,8 @@ use drover_api::rancher::provisioning_cluster::LOCAL;
 use serde_json::{Value, json};
 
 use super::super::cleanup::taints_without_drain;
-use super::super::kubelet;
 use super::super::release::is_kubelet_version;
+use super::super::{etcd, kubelet};
 use super::{HostDeed, Next, Scene, vms, volumes};
 use crate::cluster::Node;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait, Write};
@@ -21,7 +21,7 @@ pub(super) fn pre_drain(scene: &Scene<'_>) -> Next {
     if !scene.done.host.contains(&HostDeed::RecoverAgent) {
         return Next::Host(HostDeed::RecoverAgent);
     }
-    let tainted = node.spec.taints.iter().any(|taint| taint.key == DRAIN_TAINT);
+    let tainted = is_tainted(node);
     // Once VMs are on their way, volumes are rebuilt because of that.
     if !tainted && let Some(wait) = volumes::unhealthy(scene) {
         return wait;
@@ -31,9 +31,7 @@ pub(super) fn pre_drain(scene: &Scene<'_>) -> Next {
     }
     let leaving = leaving(scene);
     if !tainted {
-        let taint = Act::Patch(with_drain_taint(node));
-        let write = Write { purpose: Purpose::Step, subject: Subject::node(&scene.order.node), act: taint };
-        return Next::Wait { writes: vec![write], waits: leaving.into_iter().collect() };
+        return Next::Wait { writes: vec![taint(node)], waits: leaving.into_iter().collect() };
     }
     if let Some(wait) = leaving {
         return Next::Wait { writes: Vec::new(), waits: vec![wait] };
@@ -63,7 +61,7 @@ pub(super) fn post_drain(scene: &Scene<'_>) -> Next {
     if let Some(wait) = kubelet::outdated(node, &scene.release.kubernetes, None, scene.now) {
         return Next::Wait { writes: Vec::new(), waits: vec![wait] };
     }
-    if node.spec.taints.iter().any(|taint| taint.key == DRAIN_TAINT) {
+    if is_tainted(node) {
         let version = node.metadata.resource_version.to_string();
         let patch = json!({
             "metadata": { "resourceVersion": version }, "spec": { "taints": taints_without_drain(node) },
@@ -82,6 +80,11 @@ pub(super) fn single(scene: &Scene<'_>) -> Next {
     if let Some(next) = vms::stop_those_that_stay(scene) {
         return next;
     }
+    // They can go to one that has joined. The taint stays until all is over: none comes back before.
+    if let Some(wait) = leaving(scene) {
+        let writes = if is_tainted(node) { Vec::new() } else { vec![taint(node)] };
+        return Next::Wait { writes, waits: vec![wait] };
+    }
     let wanted = &scene.release.kubernetes;
     if let Some(cluster) = scene.cluster.harvester.clusters.get(FLEET_NAMESPACE, LOCAL)
         && cluster.spec.kubernetes_version != *wanted
@@ -96,12 +99,17 @@ pub(super) fn single(scene: &Scene<'_>) -> Next {
     install(scene, node)
 }
 
+/// The machine boots its new system as soon as the step has ended: whoever was well when it began may be out by now, and while that is
+/// installed, too.
 fn install(scene: &Scene<'_>, node: &Node) -> Next {
     let deed = HostDeed::InstallSystem { os: scene.release.os.clone() };
-    if node.status.node_info.os_image == scene.release.os || scene.done.host.contains(&deed) {
+    if node.status.node_info.os_image == scene.release.os {
         return Next::Done;
     }
-    Next::Host(deed)
+    if let Some(wait) = etcd::risk(scene.cluster, scene.upgrade, &scene.voters, &scene.order.node, scene.now) {
+        return Next::Wait { writes: Vec::new(), waits: vec![wait] };
+    }
+    if scene.done.host.contains(&deed) { Next::Done } else { Next::Host(deed) }
 }
 
 fn node<'a>(scene: &Scene<'a>) -> Option<&'a Node> {
@@ -112,11 +120,17 @@ fn gone(scene: &Scene<'_>) -> Next {
     Next::Fail(format!("there is no Node {}", scene.order.node))
 }
 
-fn with_drain_taint(node: &Node) -> Value {
+fn is_tainted(node: &Node) -> bool {
+    node.spec.taints.iter().any(|taint| taint.key == DRAIN_TAINT)
+}
+
+/// Sends VMs away from the node.
+fn taint(node: &Node) -> Write {
     let mut taints: Vec<Value> = node.spec.taints.iter().map(|taint| json!(taint)).collect();
     taints.push(json!({ "key": DRAIN_TAINT, "value": DRAINING, "effect": "NoSchedule" }));
     let version = node.metadata.resource_version.to_string();
-    json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": taints } })
+    let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "taints": taints } });
+    Write { purpose: Purpose::Step, subject: Subject::node(&node.metadata.name), act: Act::Patch(patch) }
 }
 
 /// Nobody asks before Kubernetes is raised on the only node: that takes its time.
@@ -248,5 +262,51 @@ mod tests {
         let install = HostDeed::InstallSystem { os: "new".into() };
         assert_eq!(next(&cluster, &order, &Done::default(), now), Next::Host(install.clone()));
         assert_eq!(next(&cluster, &order, &Done::to_host([install]), now), Next::Done);
+    }
+
+    const TWO: [bool; 2] = [true; 2];
+
+    /// Servers that are well or not, the first of them at the end of its step; `done` is what was done to it.
+    fn end_of(kind: StepKind, well: &[bool], accepted: &str, done: &Done) -> Next {
+        let mut cluster = Cluster::default();
+        let progress = json!({ "release": { "os": "new", "kubernetes": "v1.34.1+rke2r1" } }).to_string();
+        let annotations = json!({ "drover.dev/progress": progress, "drover.dev/accept": accepted });
+        let metadata = json!({ "name": "u", "namespace": "harvester-system", "annotations": annotations });
+        take(&mut cluster, json!({ "apiVersion": "harvesterhci.io/v1beta1", "kind": "Upgrade", "metadata": metadata }));
+        for (at, well) in well.iter().enumerate() {
+            let status = json!({
+                "nodeInfo": { "kubeletVersion": "v1.34.1+rke2r1", "osImage": "old" },
+                "conditions": [
+                    { "type": "Ready", "status": if *well { "True" } else { "Unknown" } },
+                    { "type": "EtcdIsVoter", "status": "True", "reason": "MemberNotLearner" },
+                ],
+            });
+            let metadata = json!({ "name": format!("node-{}", at + 1) });
+            take(&mut cluster, json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status }));
+        }
+        let order = Order { kind, upgrade: "u".into(), node: "node-1".into() };
+        next(&cluster, &order, done, "2026-01-01T12:00:00Z".parse().unwrap())
+    }
+
+    fn is_at_risk(next: &Next) -> bool {
+        matches!(next, Next::Wait { writes, waits } if writes.is_empty() && waits[0].reason == Reason::QuorumAtRisk)
+    }
+
+    #[test]
+    fn a_voter_boots_its_new_system_only_while_the_others_are_well() {
+        let install = HostDeed::InstallSystem { os: "new".into() };
+        let installed = Done::to_host([HostDeed::RecoverAgent, install.clone()]);
+        let before = Done::to_host([HostDeed::RecoverAgent]);
+        for kind in [StepKind::PostDrain, StepKind::SingleNode] {
+            let end = |well: &[bool], accepted: &str, done: &Done| end_of(kind, well, accepted, done);
+            assert_eq!(end(&[true; 3], "", &before), Next::Host(install.clone()));
+            assert!(is_at_risk(&end(&[true, true, false], "", &before)));
+            // The machine boots as soon as the step has ended.
+            assert!(is_at_risk(&end(&[true, true, false], "", &installed)));
+            assert_eq!(end(&[true; 3], "", &installed), Next::Done);
+            assert!(is_at_risk(&end(&TWO, "", &installed)));
+            assert_eq!(end(&TWO, "DRV-ETCD-001", &installed), Next::Done);
+            assert_eq!(end(&[true], "", &installed), Next::Done, "the only one");
+        }
     }
 }

@@ -543,6 +543,25 @@ fn the_only_node_stops_its_vms_raises_kubernetes_and_gets_its_system_last() {
 }
 
 #[test]
+fn vms_leave_the_only_node_for_one_that_has_joined() {
+    let vm = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+        "metadata": { "name": "web", "namespace": "shop" }, "status": { "phase": "Running", "nodeName": "node-1" },
+    });
+    let joined = node("node-2", json!({}));
+    let next = look(&[node("node-1", json!({})), vm.clone(), joined.clone()], Kind::SingleNode, "node-1");
+    assert_eq!(acts(&next)[0].1["spec"]["taints"][0]["key"], "kubevirt.io/drain");
+    let taint = json!([{ "key": "kubevirt.io/drain", "value": "draining", "effect": "NoSchedule" }]);
+    let tainted = node("node-1", json!({ "spec": { "taints": taint } }));
+    let next = look(&[tainted.clone(), vm, joined.clone()], Kind::SingleNode, "node-1");
+    let sentence = "VMs are on their way from node-1: shop/web";
+    assert_eq!((acts(&next), waits(&next)), (vec![], vec![(Reason::VmsLeaving, sentence)]));
+    // It goes when all of the upgrade does: until then none comes back.
+    let next = look(&[tainted, joined], Kind::SingleNode, "node-1");
+    assert_eq!(waits(&next)[0].0, Reason::PlannerWorks);
+}
+
+#[test]
 fn after_the_drain_the_taint_goes_and_those_of_others_stay() {
     let taints = json!([
         { "key": "kubevirt.io/drain", "value": "draining", "effect": "NoSchedule" },

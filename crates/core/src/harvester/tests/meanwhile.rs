@@ -130,6 +130,74 @@ fn a_node_that_joins_with_the_system_of_the_release_is_done() {
     assert!(is_said, "{:?}", ground.last.waits);
 }
 
+/// A worker of the version that runs, with its machine.
+fn old_worker_joins(ground: &mut Ground, number: usize) {
+    joins(ground, number, "Harvester v1.7.0");
+    let old = json!({ "status": {
+        "nodeInfo": { "kubeletVersion": "v1.33.5+rke2r1" }, "conditions": [{ "type": "Ready", "status": "True" }],
+    } });
+    ground.change("Node", "", &format!("node-{number}"), &old);
+    ground.settle();
+}
+
+#[test]
+fn a_node_that_joins_before_the_only_one_has_its_turn_is_upgraded_with_it() {
+    let mut ground = Ground::of(1).until_services();
+    assert_eq!(ground.upgrade()["status"]["singleNode"], "node-1");
+    old_worker_joins(&mut ground, 2);
+    ground.finish("apply-manifests");
+    ground.settle();
+    assert!(!ground.has_job("single-node-upgrade-node-1"), "its VMs can go to the other one");
+    assert_eq!(ground.get("Cluster", "fleet-local", "local")["spec"]["rkeConfig"]["provisionGeneration"], 5);
+    for number in 1..=2 {
+        ground.bring_over(number);
+        ground.gives_back(number);
+    }
+    ground.settle();
+    assert_eq!((ground.label("upgradeState"), ground.node_state("node-2")), ("Succeeded", "Succeeded"));
+}
+
+#[test]
+fn a_node_that_joins_while_the_only_one_is_at_work_is_done_if_it_is_new_and_else_named_and_not_waited_for() {
+    let over = |ground: &mut Ground| {
+        ground.finish("single-node-upgrade-node-1");
+        ground.reboot(1);
+        ground.settle();
+        assert_eq!(ground.label("upgradeState"), "Succeeded", "{:?}", ground.last.waits);
+    };
+    let mut ground = Ground::of(1).until_nodes();
+    joins(&mut ground, 2, "Harvester v1.8.0");
+    assert_eq!(ground.node_state("node-2"), "Succeeded");
+    over(&mut ground);
+    assert_eq!(ground.condition("NodesUpgraded"), ("True".into(), String::new(), String::new()));
+
+    let mut ground = Ground::of(1).until_nodes();
+    old_worker_joins(&mut ground, 2);
+    let wait = ground.last.waits.iter().find(|wait| wait.reason == Reason::NodeJoined).unwrap();
+    assert_eq!(
+        wait.sentence,
+        "node-2 has joined while the only other node is upgraded, with Harvester v1.7.0 and kubelet v1.33.5+rke2r1"
+    );
+    let remedy = "the upgrade goes on without it; when that has ended, create another Upgrade to v1.8.0, which brings it along; or remove it, with its Machine in fleet-local";
+    assert_eq!(wait.remedy.as_deref(), Some(remedy));
+    assert_eq!(ground.condition("Progressing").1, "JobRunning", "it holds nothing up");
+    over(&mut ground);
+    let message = "not upgraded, since they have joined meanwhile: node-2";
+    assert_eq!(ground.condition("NodesUpgraded"), ("True".into(), "NodeJoined".into(), message.into()));
+}
+
+#[test]
+fn an_only_node_that_is_replaced_in_the_middle_of_its_upgrade_leaves_it_to_its_successor() {
+    let mut ground = Ground::of(1).until_nodes();
+    old_worker_joins(&mut ground, 2);
+    leaves(&mut ground, 1);
+    ground.settle();
+    ground.bring_over(2);
+    ground.gives_back(2);
+    ground.settle();
+    assert_eq!((ground.label("upgradeState"), ground.node_state("node-2")), ("Succeeded", "Succeeded"));
+}
+
 #[test]
 fn a_server_that_is_no_longer_one_counts_for_no_quorum() {
     let mut ground = Ground::of(4).until_nodes();

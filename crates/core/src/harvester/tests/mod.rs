@@ -7,6 +7,7 @@ mod bad_input;
 mod meanwhile;
 mod pausing;
 mod planner;
+mod quorum;
 mod skip;
 mod stock;
 mod stories;

@@ -272,6 +272,9 @@ fn told_at(completed: &str) -> Ground {
     ground.finish("pre-drain-node-1");
     let at = json!({ "status": { "completionTime": completed } });
     ground.change("Job", "harvester-system", &format!("{U}-pre-drain-node-1"), &at);
+    ground.now = completed.parse().unwrap();
+    ground.settle();
+    ground.now = NOON.parse().unwrap();
     ground.settle();
     ground
 }

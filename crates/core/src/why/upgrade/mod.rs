@@ -71,7 +71,7 @@ fn explain_on(cluster: &Cluster, upgrade: &Upgrade, trail: &[ObjectRef]) -> Expl
 
 /// That the upgrade goes on without a node is beside the point where something waits for just that node.
 fn without_lesser_words(causes: Vec<Cause>) -> Vec<Cause> {
-    let is_lesser = |cause: &Cause| cause.reason == Some(Reason::NodeUnmanaged);
+    let is_lesser = |cause: &Cause| cause.reason.is_some_and(Reason::holds_nothing);
     let others: Vec<ObjectRef> =
         causes.iter().filter(|cause| !is_lesser(cause)).map(|cause| cause.object.clone()).collect();
     causes.into_iter().filter(|cause| !is_lesser(cause) || !others.contains(&cause.object)).collect()

@@ -73,7 +73,9 @@ fn begun(asked: &Asked<'_>, node: &Node, step: Step) -> Option<Timestamp> {
     let jobs = jobs_of(asked.cluster, asked.upgrade).into_iter();
     let label = |job: &crate::cluster::Job, key: &str| job.metadata.labels.get(key).cloned().unwrap_or_default();
     let own = jobs.filter(|job| label(job, jobs::NODE) == node.metadata.name && label(job, jobs::JOB_TYPE) == wanted);
-    own.filter_map(|job| job.status.completion_time.or(job.status.start_time)).max()
+    let ended = own.filter_map(|job| job.status.completion_time.or(job.status.start_time)).max();
+    // It may have been told later than the Job was done.
+    ended.max(asked.scene.progress.planner_since.filter(|_| step == Step::PreDrained))
 }
 
 fn paused(cluster: &Cluster) -> Option<Link> {
