@@ -82,7 +82,7 @@ pub(super) fn mark_pauses(turn: &mut Turn<'_>) -> bool {
         options::are_understood(turn);
     }
     // One that is taken up after a failure has gone further: a node whose mark is to come pauses by the map meanwhile.
-    pausing::mark(turn) || turn.next.release.is_some()
+    pausing::heed(turn) || turn.next.release.is_some()
 }
 
 /// Never two drivers.

@@ -374,20 +374,46 @@ fn upgrade_that_says(state: &str, map: &str) -> Value {
     }})
 }
 
+fn marked(mut node: Value) -> Value {
+    node["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause"] = json!("u");
+    node
+}
+
 #[test]
 fn a_node_that_is_sent_on_its_way_although_its_user_has_paused_it_is_seen() {
     let sent = |map: &str| {
         let mut run = Run::new(&[]);
+        run.put("operator-1", "Node", "n1", marked(node(None, false)));
         run.put("user", "Upgrade", "u", upgrade_that_says("UpgradingNodes", map));
-        let mut paused = node(None, false);
-        paused["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause"] = json!("u");
-        run.put("operator-1", "Node", "n1", paused);
         run.later();
         run.put("operator-1", "Job", "u-pre-drain-n1", job_before_drain(json!([])))
     };
     assert_eq!(sent(r#"{"n1":"pause"}"#), ["n1 was sent on its way, and its user has paused it"]);
     assert_eq!(sent("garbled"), ["n1 was sent on its way, and its user has paused it"]);
     assert_eq!(sent(r#"{"n1":"unpause"}"#), [""; 0]);
+}
+
+#[test]
+fn a_node_that_nobody_has_resumed_but_an_operator_is_seen() {
+    let by_map = |actor: &str| {
+        let mut run = Run::new(&[]);
+        run.put("user", "Node", "n1", node(None, false));
+        run.put("user", "Upgrade", "u", upgrade_that_says("UpgradingNodes", r#"{"n1":"pause"}"#));
+        run.later();
+        run.put(actor, "Upgrade", "u", upgrade_that_says("UpgradingNodes", r#"{"n1":"unpause"}"#));
+        run.put("operator-1", "Job", "u-pre-drain-n1", job_before_drain(json!([])))
+    };
+    let by_mark = |actor: &str| {
+        let mut run = Run::new(&[]);
+        run.put("user", "Node", "n1", marked(node(None, false)));
+        run.later();
+        run.put(actor, "Node", "n1", node(None, false));
+        run.put("operator-1", "Job", "u-pre-drain-n1", job_before_drain(json!([])))
+    };
+    for seen in [by_map("operator-1"), by_mark("operator-1")] {
+        assert_eq!(seen, ["n1 was sent on its way, and its user has paused it"]);
+    }
+    assert_eq!([by_map("user"), by_mark("user")], [[""; 0], [""; 0]]);
 }
 
 #[test]

@@ -89,8 +89,9 @@ pub(super) fn show(sabotage: Sabotage, object: &mut Value) {
             set(object, "Ready", "True");
         }
         // Its mark was there.
-        Sabotage::PauseOverlooked if object.to_string().contains("pausesMarked") => {
-            object["metadata"]["annotations"][PAUSE_MAP] = json!("{}");
+        Sabotage::PauseOverlooked if object["metadata"]["annotations"][PROGRESS].to_string().contains("marked") => {
+            let map = object["metadata"]["annotations"][PAUSE_MAP].as_str().unwrap_or("{}");
+            object["metadata"]["annotations"][PAUSE_MAP] = json!(map.replace("\"pause\"", "\"unpause\""));
         }
         Sabotage::RebootAssumed => {
             let pending = object["metadata"]["annotations"][PENDING].as_str().map(str::to_owned);

@@ -73,6 +73,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-one-node",
     "harvester-one-node-deleted",
     "harvester-paused",
+    "harvester-paused-by-hand",
     "harvester-one-node-paused",
     "harvester-stock-paused",
     "harvester-started-over",
