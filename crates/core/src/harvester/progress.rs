@@ -37,6 +37,9 @@ pub struct Progress {
     /// Nodes that were paused when it failed: they pause again when it is taken up.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub paused: BTreeSet<String>,
+    /// Harvester's own controller was switched off since it began: one that comes back does so against that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub switched_off: bool,
     /// How the import of its image ended: one that has failed is deleted, and its words with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<Ending>,

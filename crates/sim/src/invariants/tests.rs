@@ -474,3 +474,36 @@ fn an_update_that_has_failed_and_begins_again_by_itself_is_seen() {
     assert_eq!(begun("operator-1"), ["update-1 has failed, and was begun again by operator-1"]);
     assert_eq!(begun("user"), [""; 0]);
 }
+
+#[test]
+fn an_operator_that_drives_an_upgrade_beside_another_controller_is_seen() {
+    let foreign = |drive: &str| {
+        let mut upgrade = upgrade_that_says("UpgradingNodes", "{}");
+        let state = json!({ "f:metadata": { "f:labels": { "f:harvesterhci.io/upgradeState": {} } } });
+        upgrade["metadata"]["managedFields"] = json!([{ "manager": "harvester", "fieldsV1": state }]);
+        upgrade["metadata"]["annotations"]["drover.dev/drive"] = json!(drive);
+        upgrade
+    };
+    let runs = |replicas: i64| json!({ "spec": { "replicas": replicas } });
+    let sent = |upgrade: Value, replicas: i64, late: bool| {
+        let mut run = Run::new(&[]);
+        run.known.put(("apps", "Deployment"), "harvester-system", "harvester", Some(Arc::new(runs(replicas))));
+        run.put("user", "Upgrade", "u", upgrade);
+        if late {
+            run.later();
+        }
+        let mut job = job_before_drain(json!([]));
+        job["metadata"]["labels"]["harvesterhci.io/upgrade"] = json!("u");
+        let mut seen = run.put("operator-1", "Job", "u-pre-drain-n1", job);
+        seen.retain(|sentence| sentence.contains("drives"));
+        seen
+    };
+    let beside =
+        |driver: &str| vec![format!("operator-1 wrote Job u-pre-drain-n1 for an Upgrade that {driver} drives")];
+    assert_eq!(sent(foreign("true"), 0, true), beside("harvester"));
+    assert_eq!(sent(foreign("true"), 0, false), [""; 0], "it cannot know yet");
+    assert_eq!(sent(foreign("harvester"), 3, true), [""; 0]);
+    let ours = upgrade_that_says("UpgradingNodes", "{}");
+    assert_eq!(sent(ours.clone(), 3, true), beside("Deployment harvester"));
+    assert_eq!(sent(ours, 0, true), [""; 0]);
+}

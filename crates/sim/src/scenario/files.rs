@@ -84,6 +84,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-skipped",
     "harvester-old-system-skipped",
     "harvester-two-drivers",
+    "harvester-comes-back",
     "harvester-refused",
     "harvester-stock",
     "harvester-stock-plan-fails",

@@ -16,6 +16,7 @@ use super::super::Driver;
 use crate::cluster::harvester::Upgrade;
 use crate::cluster::{Cluster, Condition, condition};
 use crate::decision::{Decision, Kind, Reason, Subject, Wait};
+use crate::harvester::admission::registration::INCUMBENT;
 use crate::harvester::progress::{Ending, NodeProgress, Progress, Step};
 use crate::harvester::release::Noted;
 use crate::harvester::{Admission, Fetched, Settings, View, decide, names, remedy_of_refusal};
@@ -76,8 +77,9 @@ impl<'a> Scene<'a> {
                 cluster.nodes.iter().map(|node| (node.metadata.name.as_str(), annotations::UNPAUSE)).collect();
             annotations.insert(annotations::PAUSE_MAP.to_owned(), serde_json::json!(all).to_string());
             // It drives, and is not another.
-            let drivers = cluster.drivers.get(&upgrade.metadata.name).map(|all| all.join(","));
-            annotations.insert(marks::DRIVE.to_owned(), drivers.unwrap_or_default());
+            let drivers = cluster.drivers.get(&upgrade.metadata.name).into_iter().flatten().map(String::as_str);
+            let drivers: Vec<&str> = drivers.chain([INCUMBENT]).collect();
+            annotations.insert(marks::DRIVE.to_owned(), drivers.join(","));
         }
         scene
     }
