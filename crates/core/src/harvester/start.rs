@@ -104,8 +104,10 @@ fn another_drives(turn: &mut Turn<'_>) -> bool {
     }
     let is_overruled = [marks::DRIVE_ANYWAY, INCUMBENT].iter().any(|word| drives_in_spite_of(turn, word));
     if let Some(incumbent) = incumbent(turn.cluster()).filter(|_| !is_overruled) {
-        let sentence =
-            format!("{incumbent} is at work, and Harvester's own upgrade controller with it: Drover only watches");
+        let sentence = format!(
+            "{incumbent} is at work, and Harvester's own upgrade controller with it: Drover only watches{}",
+            said_otherwise(turn)
+        );
         let drive = options::annotate(turn.name(), &format!("{}={}", marks::DRIVE, marks::DRIVE_ANYWAY));
         let remedy = format!("switch that controller off, then: {drive}");
         turn.wait_with_remedy(turn.subject(), Reason::AnotherControllerActs, sentence, remedy);
@@ -117,6 +119,12 @@ fn another_drives(turn: &mut Turn<'_>) -> bool {
 /// Whether its user wants the Upgrade driven in spite of a controller, by the word for it. Any other word is none for it.
 fn drives_in_spite_of(turn: &Turn<'_>, controller: &str) -> bool {
     turn.annotation(marks::DRIVE).is_some_and(|over| over.split(',').any(|one| one.trim() == controller))
+}
+
+/// What its user has said of controllers, where that does not help.
+fn said_otherwise(turn: &Turn<'_>) -> String {
+    let said = turn.annotation(marks::DRIVE);
+    said.map(|said| format!("; {} says {said:?}, which does not name it", marks::DRIVE)).unwrap_or_default()
 }
 
 /// The command that lets Drover go on beside these, and beside those that its user has named before.
@@ -138,8 +146,9 @@ pub(super) fn another_writes(turn: &mut Turn<'_>) -> bool {
     let names = others.join(",");
     let drive = drive_beside(turn, &others);
     let sentence = format!(
-        "{names} has written the state of Upgrade {}, which Drover drives: Drover only watches until its user decides",
-        turn.name()
+        "{names} has written the state of Upgrade {}, which Drover drives: Drover only watches until its user decides{}",
+        turn.name(),
+        said_otherwise(turn)
     );
     let remedy = format!("stop that controller, then: {drive}; or leave the Upgrade to it");
     turn.wait_with_remedy(turn.subject(), Reason::AnotherControllerActs, sentence, remedy);
@@ -158,8 +167,9 @@ pub(super) fn incumbent_acts(turn: &mut Turn<'_>) -> bool {
         drives_in_spite_of(turn, INCUMBENT) || !turn.next.switched_off && drives_in_spite_of(turn, marks::DRIVE_ANYWAY);
     let Some(incumbent) = incumbent(turn.cluster()).filter(|_| !is_overruled) else { return false };
     let sentence = format!(
-        "{incumbent} is at work, and Harvester's own upgrade controller with it, while Drover drives Upgrade {}: Drover only watches",
-        turn.name()
+        "{incumbent} is at work, and Harvester's own upgrade controller with it, while Drover drives Upgrade {}: Drover only watches{}",
+        turn.name(),
+        said_otherwise(turn)
     );
     let off = format!("kubectl -n {NAMESPACE} scale deployment {INCUMBENT} --replicas=0");
     let drive = drive_beside(turn, &[INCUMBENT]);

@@ -134,6 +134,7 @@ fn drover_only_watches_where_harvester_itself_is_at_work() {
     for word in ["no", "False", "off", "", "rancher"] {
         ground.annotate("drover.dev/drive", word);
         assert_eq!(ground.reasons(), [Reason::AnotherControllerActs], "{word}");
+        assert!(ground.last.waits[0].sentence.ends_with(&format!("says {word:?}, which does not name it")));
         assert_eq!(ground.label("upgradeState"), "", "{word}");
     }
     for word in ["true", "harvester", "rancher, harvester"] {
@@ -158,6 +159,26 @@ fn drover_takes_over_nothing_while_harvester_restarts() {
     ground.change("Deployment", "harvester-system", "harvester", &json!({ "spec": { "replicas": 0 } }));
     ground.settle();
     assert_eq!(ground.label("upgradeState"), "LoggingInfraPrepared");
+}
+
+#[test]
+fn codes_that_no_check_has_and_words_that_name_no_controller_are_said() {
+    for (key, word, said) in [
+        ("drover.dev/accept", "DRV-VOL-003,DRV-VOL-999", "names DRV-VOL-999, and no check"),
+        ("drover.dev/drive", "False", "says \"False\""),
+        ("drover.dev/drive", "true,", "says \"\""),
+    ] {
+        let mut ground = Ground::of(3);
+        ground.annotate(key, word);
+        let (_, reason, message) = ground.condition("Progressing");
+        assert_eq!((reason.as_str(), ground.label("upgradeState")), ("UpgradeInvalid", ""), "{key}={word}");
+        assert!(message.contains(said), "{message}");
+
+        ground.annotate(key, if key.ends_with("accept") { "DRV-VOL-003" } else { "harvester" });
+        assert_eq!(ground.label("upgradeState"), "LoggingInfraPrepared");
+        ground.annotate(key, word);
+        assert!(ground.condition("Progressing").2.contains(said), "one that has begun says so");
+    }
 }
 
 fn harvester_runs(ground: &mut Ground, replicas: i64) {
