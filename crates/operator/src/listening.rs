@@ -75,7 +75,7 @@ impl Listener for Ear {
     fn unseen(&mut self, error: &ApiError) {
         let kind = self.kind;
         let remedy = match (kind, error.code()) {
-            (Kind::Plan, Some(404)) => "; install its definition: drover crds | kubectl apply -f -",
+            (Kind::Plan, Some(404)) => "; install its definition: drover crds --for plan | kubectl apply -f -",
             _ => "",
         };
         let sentence = format!("cannot watch {}: {error}{remedy}", plural(kind));

@@ -371,6 +371,7 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
         "ManagedChart" => ("/apis/management.cattle.io/v3", "managedcharts"),
         "Bundle" => ("/apis/fleet.cattle.io/v1alpha1", "bundles"),
         "Cluster.fleet.cattle.io" => ("/apis/fleet.cattle.io/v1alpha1", "clusters"),
+        "Cluster.provisioning.cattle.io" => ("/apis/provisioning.cattle.io/v1", "clusters"),
         "Setting" => ("/apis/harvesterhci.io/v1beta1", "settings"),
         "Addon" => ("/apis/harvesterhci.io/v1beta1", "addons"),
         "Upgrade" => ("/apis/harvesterhci.io/v1beta1", "upgrades"),

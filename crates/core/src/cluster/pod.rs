@@ -191,6 +191,10 @@ impl Pod {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
     }
 
+    pub fn has_failed(&self) -> bool {
+        self.status.phase == "Failed"
+    }
+
     pub fn is_ending(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }

@@ -7,14 +7,15 @@ use std::collections::BTreeSet;
 
 use drover_api::harvester::jobs::{components, names as suffixes, stock};
 use drover_api::harvester::upgrade::annotations::{IMAGES_CLEANED, SKIP_MANIFESTS_APPLIED, SKIP_MANIFESTS_REMOVED};
-use drover_api::harvester::{CATTLE_NAMESPACE, jobs::variables};
-use drover_api::plan::labels::plan_hash;
+use drover_api::harvester::{CATTLE_NAMESPACE, NAMESPACE, jobs::UPGRADE, jobs::variables};
+use drover_api::plan::labels::{JOB_NAME, plan_hash};
 use serde_json::{Value, json};
 
 use super::decide::{Phase, Turn, members};
 use super::progress::Ending;
 use super::release::{Served, Steps};
 use super::{jobs, names, preload};
+use crate::cluster::Pod;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
 
 /// The charts of RKE2 that must not be deployed while nodes are raised.
@@ -71,6 +72,24 @@ pub(super) fn before_nodes(turn: &mut Turn<'_>) -> bool {
         turn.annotations.insert(SKIP_MANIFESTS_APPLIED, json!("true"));
     }
     done
+}
+
+/// The script on the system services creates a Plan that is in the way of its next try: what is there cannot be created, and one error that
+/// passes would use up all tries. Kubernetes waits ten seconds and more between two of them: the Plan goes as soon as one has failed.
+pub(super) fn clear_for_next_try(turn: &mut Turn<'_>, job: &str) {
+    if !is_stock(turn) {
+        return;
+    }
+    let cluster = turn.cluster();
+    let of_job = |pod: &&Pod| {
+        let label = |key: &str| pod.metadata.labels.get(key).map(String::as_str);
+        label(JOB_NAME) == Some(job) && label(UPGRADE) == Some(turn.name())
+    };
+    let mut pods = cluster.pods.in_namespace(NAMESPACE).filter(of_job).peekable();
+    let has_failed = pods.peek().is_some() && pods.all(Pod::has_failed);
+    let Some(left) = plan(turn, suffixes::SKIP_RESTART_AGENT).filter(|_| has_failed) else { return };
+    let subject = Subject::new(Kind::Plan, CATTLE_NAMESPACE, &left.meta.name);
+    turn.write(Purpose::CleanUp, subject, Act::Delete { uid: left.meta.uid.clone() });
 }
 
 /// After the nodes, or whatever became of them; true when nothing is left to be done.

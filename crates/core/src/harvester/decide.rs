@@ -76,7 +76,7 @@ pub fn decide(view: &View<'_>, now: Timestamp) -> Decision {
         start::cannot_go_on(&mut turn, &format!("cannot be read ({error})"));
         return turn.into_decision();
     }
-    if turn.known.is_some() && start::another_writes(&mut turn) {
+    if turn.known.is_some() && (start::another_writes(&mut turn) || start::incumbent_acts(&mut turn)) {
         return turn.into_decision();
     }
     if view.upgrade.metadata.deletion_timestamp.is_some() {
@@ -267,8 +267,11 @@ impl<'a> Turn<'a> {
             decision.then(vec![self.without_finalizer()]);
             return decision;
         }
-        // Not a word on what another controller drives.
-        if decision.waits.iter().any(|wait| wait.reason == Reason::AnotherControllerActs) {
+        // Not a word on what another controller drives; that Drover has stopped where it drove is told beside it.
+        let acts = decision.waits.iter().find(|wait| wait.reason == Reason::AnotherControllerActs);
+        if let Some(told) = acts.map(|acts| events::stopped(&self, acts)) {
+            let has_stopped = self.known.is_some() && !start::is_over(&self);
+            decision.then(has_stopped.then_some(told).into_iter().collect());
             return decision;
         }
         let metadata = self.metadata();

@@ -58,7 +58,6 @@ fn take_up(turn: &mut Turn<'_>) {
 pub(super) fn go_on_after_failure(turn: &mut Turn<'_>) {
     turn.next.ended = None;
     turn.next.cleaned = false;
-    turn.next.pauses_marked = false;
     turn.annotations.insert(annotations::LONGHORN_RESTORED, Value::Null);
 }
 

@@ -24,17 +24,29 @@ const LONG: SignedDuration = SignedDuration::from_mins(20);
 /// Gigabytes that come over a network, and what is cleared away on many nodes, usually take less.
 const VERY_LONG: SignedDuration = SignedDuration::from_mins(60);
 
-/// `state` is the one that the Upgrade is in now. What was told before is among them as well, under the same name.
-pub(super) fn events(turn: &Turn<'_>, state: &str, waits: &[Wait], look_again: &mut Option<Timestamp>) -> Vec<Write> {
+/// Drover has stopped, since somebody else drives.
+pub(super) fn stopped(turn: &Turn<'_>, wait: &Wait) -> Write {
+    let reason = wait.reason.to_string();
+    let told = Told { type_: WARNING, reason: &reason, message: &wait.sentence };
+    announce(&about(turn), &told, "", turn.now)
+}
+
+fn about<'a>(turn: &Turn<'a>) -> About<'a> {
     let metadata = &turn.view.upgrade.metadata;
-    let about = About {
+    About {
         api_version: "harvesterhci.io/v1beta1",
         kind: "Upgrade",
         namespace: &metadata.namespace,
         name: &metadata.name,
         uid: &metadata.uid,
         resource_version: metadata.resource_version,
-    };
+    }
+}
+
+/// `state` is the one that the Upgrade is in now. What was told before is among them as well, under the same name.
+pub(super) fn events(turn: &Turn<'_>, state: &str, waits: &[Wait], look_again: &mut Option<Timestamp>) -> Vec<Write> {
+    let metadata = &turn.view.upgrade.metadata;
+    let about = about(turn);
     let mut events = Vec::new();
     let mut tell = |type_: &str, reason: &str, message: &str, cause: &str| {
         events.push(announce(&about, &Told { type_, reason, message }, cause, turn.now));

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 use drover_api::harvester::NAMESPACE;
 use drover_api::harvester::upgrade::annotations::{PAUSE, PAUSE_MAP, SKIP_VERSION_CHECK, UNPAUSE};
-use drover_api::marks::{ACCEPT, REPOSITORY, REPOSITORY_VM};
+use drover_api::marks::{ACCEPT, DRIVE, DRIVE_ANYWAY, REPOSITORY, REPOSITORY_VM};
 
 use super::decide::Turn;
 use crate::accepted::codes;
 use crate::cluster::Meta;
 use crate::decision::Reason;
-use crate::preflight::switch;
+use crate::preflight::{catalogue, switch};
 
 /// Something that is not understood, and what helps.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,8 +57,28 @@ pub(crate) fn misunderstood(annotations: &BTreeMap<String, String>) -> Vec<Misun
             format!("the annotation {SKIP_VERSION_CHECK} says {word:?}, and neither true nor false"),
         );
     }
+    let unknown: Vec<String> =
+        codes(annotations).into_iter().filter(|code| catalogue().all(|check| check.code != code)).collect();
+    if !unknown.is_empty() {
+        let unknown = unknown.join(", ");
+        say(ACCEPT, format!("the annotation {ACCEPT} names {unknown}, and no check has such a code (docs/checks.md)"));
+    }
+    // A name may be that of a program that nobody knows here.
+    let is_no_name = |word: &&str| NO_NAMES.contains(&word.trim().to_lowercase().as_str());
+    if let Some(word) = annotations.get(DRIVE).and_then(|words| words.split(',').find(is_no_name)) {
+        say(
+            DRIVE,
+            format!(
+                "the annotation {DRIVE} says {word:?}, and only {DRIVE_ANYWAY} or the name of a controller means something there: to end \
+                 an upgrade there is drover upgrade abort"
+            ),
+        );
+    }
     all
 }
+
+/// No controller is called so.
+const NO_NAMES: [&str; 10] = ["", "yes", "no", "on", "off", "false", "1", "0", "t", "f"];
 
 /// Tells what is not understood; true if all is.
 pub(super) fn are_understood(turn: &mut Turn<'_>) -> bool {

@@ -27,9 +27,19 @@ pub struct Progress {
     /// What `upgrade-config` asked for when it began; none where an earlier Drover has begun it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chosen: Option<Chosen>,
-    /// Every node that pauses carries its mark: one that does no longer was resumed.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    /// Nodes that have carried the mark of their pause, with the uid of their Node: one that does no longer was resumed. None before all that pause
+    /// from the beginning have had theirs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub marked: Option<BTreeMap<String, String>>,
+    /// All that the map names have carried it: so an earlier Drover has noted it.
+    #[serde(skip_serializing)]
     pub pauses_marked: bool,
+    /// Nodes that were paused when it failed: they pause again when it is taken up.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub paused: BTreeSet<String>,
+    /// Harvester's own controller was switched off since it began: one that comes back does so against that.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub switched_off: bool,
     /// How the import of its image ended: one that has failed is deleted, and its words with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<Ending>,

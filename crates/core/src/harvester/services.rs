@@ -5,7 +5,7 @@ use drover_api::harvester::NAMESPACE;
 use super::decide::{Phase, Turn};
 use super::jobs::{self, Course};
 use super::progress::Ending;
-use super::{images, names};
+use super::{around, images, names};
 use crate::decision::{Reason, Subject};
 
 pub(super) fn apply(turn: &mut Turn<'_>) -> bool {
@@ -18,7 +18,7 @@ pub(super) fn apply(turn: &mut Turn<'_>) -> bool {
     let name = names::apply_manifests(turn.name());
     match jobs::course(turn, &name) {
         Course::Missing => jobs::apply_manifests(turn),
-        Course::Running => {}
+        Course::Running => around::clear_for_next_try(turn, &name),
         Course::Done => {
             turn.next.services = Some(Ending::Succeeded);
             return true;

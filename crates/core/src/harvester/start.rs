@@ -82,7 +82,7 @@ pub(super) fn mark_pauses(turn: &mut Turn<'_>) -> bool {
         options::are_understood(turn);
     }
     // One that is taken up after a failure has gone further: a node whose mark is to come pauses by the map meanwhile.
-    pausing::mark(turn) || turn.next.release.is_some()
+    pausing::heed(turn) || turn.next.release.is_some()
 }
 
 /// Never two drivers.
@@ -104,8 +104,10 @@ fn another_drives(turn: &mut Turn<'_>) -> bool {
     }
     let is_overruled = [marks::DRIVE_ANYWAY, INCUMBENT].iter().any(|word| drives_in_spite_of(turn, word));
     if let Some(incumbent) = incumbent(turn.cluster()).filter(|_| !is_overruled) {
-        let sentence =
-            format!("{incumbent} is at work, and Harvester's own upgrade controller with it: Drover only watches");
+        let sentence = format!(
+            "{incumbent} is at work, and Harvester's own upgrade controller with it: Drover only watches{}",
+            said_otherwise(turn)
+        );
         let drive = options::annotate(turn.name(), &format!("{}={}", marks::DRIVE, marks::DRIVE_ANYWAY));
         let remedy = format!("switch that controller off, then: {drive}");
         turn.wait_with_remedy(turn.subject(), Reason::AnotherControllerActs, sentence, remedy);
@@ -119,6 +121,20 @@ fn drives_in_spite_of(turn: &Turn<'_>, controller: &str) -> bool {
     turn.annotation(marks::DRIVE).is_some_and(|over| over.split(',').any(|one| one.trim() == controller))
 }
 
+/// What its user has said of controllers, where that does not help.
+fn said_otherwise(turn: &Turn<'_>) -> String {
+    let said = turn.annotation(marks::DRIVE);
+    said.map(|said| format!("; {} says {said:?}, which does not name it", marks::DRIVE)).unwrap_or_default()
+}
+
+/// The command that lets Drover go on beside these, and beside those that its user has named before.
+fn drive_beside(turn: &Turn<'_>, others: &[&str]) -> String {
+    let named = turn.annotation(marks::DRIVE).unwrap_or_default().split(',').map(str::trim);
+    let named = named.filter(|word| !word.is_empty() && !others.contains(word));
+    let all: Vec<&str> = named.chain(others.iter().copied()).collect();
+    options::annotate(turn.name(), &format!("{}={}", marks::DRIVE, all.join(",")))
+}
+
 /// Never two drivers: somebody else has written what only the driver does, after this Upgrade was begun here.
 pub(super) fn another_writes(turn: &mut Turn<'_>) -> bool {
     let Some(others) = turn.cluster().drivers.get(turn.name()) else { return false };
@@ -128,14 +144,46 @@ pub(super) fn another_writes(turn: &mut Turn<'_>) -> bool {
         return false;
     }
     let names = others.join(",");
+    let drive = drive_beside(turn, &others);
     let sentence = format!(
-        "{names} has written the state of Upgrade {}, which Drover drives: Drover only watches until its user decides",
-        turn.name()
+        "{names} has written the state of Upgrade {}, which Drover drives: Drover only watches until its user decides{}",
+        turn.name(),
+        said_otherwise(turn)
     );
-    let drive = options::annotate(turn.name(), &format!("{}={names}", marks::DRIVE));
     let remedy = format!("stop that controller, then: {drive}; or leave the Upgrade to it");
     turn.wait_with_remedy(turn.subject(), Reason::AnotherControllerActs, sentence, remedy);
     true
+}
+
+/// Never two drivers: Harvester's own controller is at work, although this Upgrade was begun here. A chart that is raised may bring it back. Who
+/// has only said that Drover may begin beside it has said nothing of one that was switched off since.
+pub(super) fn incumbent_acts(turn: &mut Turn<'_>) -> bool {
+    if is_over(turn) {
+        return false;
+    }
+    let deployment = turn.cluster().deployments.get(NAMESPACE, INCUMBENT);
+    turn.next.switched_off |= deployment.is_some_and(|deployment| deployment.spec.wanted() == 0);
+    let is_overruled =
+        drives_in_spite_of(turn, INCUMBENT) || !turn.next.switched_off && drives_in_spite_of(turn, marks::DRIVE_ANYWAY);
+    let Some(incumbent) = incumbent(turn.cluster()).filter(|_| !is_overruled) else { return false };
+    let sentence = format!(
+        "{incumbent} is at work, and Harvester's own upgrade controller with it, while Drover drives Upgrade {}: Drover only watches{}",
+        turn.name(),
+        said_otherwise(turn)
+    );
+    let off = format!("kubectl -n {NAMESPACE} scale deployment {INCUMBENT} --replicas=0");
+    let drive = drive_beside(turn, &[INCUMBENT]);
+    let remedy = format!("switch that controller off, and it goes on: {off}; or let it go on beside it: {drive}");
+    turn.wait_with_remedy(turn.subject(), Reason::AnotherControllerActs, sentence, remedy);
+    true
+}
+
+/// It has ended, nothing of it is left, and nobody asks for more: whoever is at work meets nothing of it.
+pub(super) fn is_over(turn: &Turn<'_>) -> bool {
+    turn.next.ended.is_some()
+        && turn.next.cleaned
+        && !turn.next.is_stuck()
+        && turn.annotation(marks::UPGRADE_RETRY).is_none()
 }
 
 /// What is noted on the Upgrade cannot be read, maybe because a newer Drover has written it, or somebody has taken it away. Who began anew

@@ -296,6 +296,10 @@ fn tier_turn(
     let mut out = entries.iter().filter(|entry| node::is_out(entry, claims)).count();
     let mut waits = Waits::default();
     for entry in entries {
+        if let Some(why) = node::unreadable(view, entry) {
+            waits.configuring(entry.name(), &why);
+            continue;
+        }
         if !is_claimed(entry, claims) && (node::needs_plan(view, entry) || executor::is_due(view, entry)) {
             // A machine that is out by itself, or by another planner's drain, needs no slot beside its own.
             let is_out = node::is_out(entry, claims);

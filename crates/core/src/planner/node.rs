@@ -36,6 +36,22 @@ pub fn needs_plan(view: &View<'_>, entry: &Entry<'_>) -> bool {
     planned(view, entry).is_some_and(|planned| planned != view.control_plane.asked())
 }
 
+/// Why what is asked for cannot be put into the plan of a machine; none if it can, or if nothing is asked for. Such a plan is not taken for one
+/// that is carried out, and no node is drained for it.
+pub fn unreadable(view: &View<'_>, entry: &Entry<'_>) -> Option<String> {
+    let (plan, asked) = (entry.secret.datum(keys::PLAN)?, view.control_plane.asked());
+    let is_at_rest = view.control_plane.applied() == Some(asked)
+        && entry.node.is_some_and(|node| node.runs(view.control_plane.version()));
+    if is_at_rest || plan::is_readable(&plan) {
+        return None;
+    }
+    let meta = &entry.secret.meta;
+    Some(format!(
+        "the plan in Secret {}/{} cannot be raised: no instruction install in it has an image with a version, and env",
+        meta.namespace, meta.name
+    ))
+}
+
 /// It takes up a slot of its tier.
 pub fn is_out(entry: &Entry<'_>, claims: &Claims) -> bool {
     let secret = entry.secret;
@@ -207,7 +223,9 @@ fn after(
     if !secret.is_in_sync() {
         return waits.configuring(entry.name(), "waiting for plan to be applied");
     }
-    let is_adopted = secret.planned().is_some();
+    // What nobody can read is not known to be what is asked for.
+    let is_adopted =
+        secret.planned().is_some() || !secret.datum(keys::PLAN).is_some_and(|plan| plan::is_readable(&plan));
     if !is_adopted || secret.datum(keys::APPLIED_PLAN) != secret.datum(keys::PLAN) {
         return decision.writes.push(keep(view, entry, is_adopted));
     }

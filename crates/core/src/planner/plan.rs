@@ -12,7 +12,7 @@ const DRAIN_HASH: &str = "DRAIN_HASH";
 /// The version that a plan installs, as kubelets say it.
 pub fn version(plan: &str) -> Option<String> {
     let plan: Value = serde_json::from_str(plan).ok()?;
-    let (_, tag) = install(&plan)?["image"].as_str()?.rsplit_once(':')?;
+    let (_, tag) = split(&install(&plan)?["image"])?;
     Some(match tag.rsplit_once("-rke2r") {
         Some((base, build)) => format!("{base}+rke2r{build}"),
         None => tag.to_owned(),
@@ -23,13 +23,23 @@ fn install(plan: &Value) -> Option<&Value> {
     plan["instructions"].as_array()?.iter().find(|one| one["name"] == INSTALL)
 }
 
+/// The name of an image and its tag. What stands behind a port is no tag.
+fn split(image: &Value) -> Option<(&str, &str)> {
+    image.as_str()?.rsplit_once(':').filter(|(_, tag)| !tag.is_empty() && !tag.contains('/'))
+}
+
+/// Another version can be put into it.
+pub fn is_readable(plan: &str) -> bool {
+    raised(plan, "v0", 0).is_some()
+}
+
 /// The same plan for another version or generation: the image of the installation and its stamps change, and nothing else.
 /// None for a plan that installs nothing.
 pub fn raised(plan: &str, version: &str, generation: i64) -> Option<String> {
     let mut plan: Value = serde_json::from_str(plan).ok()?;
     let files = plan["files"].to_string();
     let install = plan["instructions"].as_array_mut()?.iter_mut().find(|one| one["name"] == INSTALL)?;
-    let (name, _) = install["image"].as_str()?.rsplit_once(':')?;
+    let (name, _) = split(&install["image"])?;
     let image = format!("{name}:{}", version.replace('+', "-"));
     let digest = Sha256::digest(format!("{generation}\n{image}\n{files}"));
     let stamp: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -84,5 +94,10 @@ mod tests {
     fn a_plan_that_installs_nothing_is_left_alone() {
         assert_eq!(raised(r#"{"instructions":[]}"#, "v1.34.1+rke2r1", 2), None);
         assert_eq!(raised("nonsense", "v1.34.1+rke2r1", 2), None);
+        let of = |image: &str| plan().replace("rancher/system-agent-installer-rke2:v1.33.5-rke2r1", image);
+        assert!(is_readable(&of("registry:5000/rancher/rke2:v1.33.5-rke2r1")) && is_readable(&plan()));
+        for image in ["registry:5000/rancher/rke2", "rancher/rke2", "rancher/rke2:"] {
+            assert!(!is_readable(&of(image)) && version(&of(image)).is_none(), "{image}");
+        }
     }
 }

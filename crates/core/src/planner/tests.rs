@@ -246,6 +246,32 @@ fn a_cluster_that_has_what_it_asks_for_is_adopted_and_left_alone() {
 }
 
 #[test]
+fn a_plan_that_nobody_can_read_is_named_and_no_node_is_drained_for_it() {
+    let install = json!({ "name": "install", "image": "registry:5000/rancher/rke2", "env": [] });
+    for instructions in [json!([]), json!([install])] {
+        for is_adopted in [true, false] {
+            let mut world = if is_adopted { ready(drains(), &SERVERS) } else { World::new(&SERVERS, drains()) };
+            let put = |world: &mut World, plan: &str| {
+                world.secret(1)["data"]["plan"] = encoded(plan);
+                world.secret(1)["data"]["applied-checksum"] = encoded(&checksum(plan));
+            };
+            put(&mut world, &json!({ "files": [], "probes": {}, "instructions": instructions }).to_string());
+            world.ask(TO);
+
+            let said = world.settle().unwrap();
+
+            let named = "configuring bootstrap node(s) custom-1: the plan in Secret fleet-local/custom-1-machine-plan cannot be raised";
+            assert!(said.starts_with(named), "{said}");
+            assert_eq!(world.note(1, marks::PLANNED).is_some(), is_adopted);
+            assert_eq!(world.cordoned(), Vec::<&str>::new());
+
+            put(&mut world, &plan_of(FROM));
+            assert_eq!(world.settle().as_deref(), Some("draining bootstrap node(s) custom-1: draining node"));
+        }
+    }
+}
+
+#[test]
 fn a_node_goes_its_way_step_by_step() {
     let mut world = ready(hooks(), &["ecw"]);
     world.ask(TO);

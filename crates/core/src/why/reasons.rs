@@ -91,7 +91,7 @@ pub fn meaning(reason: Reason) -> Meaning {
             means("A Job of an earlier attempt has to go first.", "Its pod ends and the Job is gone.", Yes, false)
         }
         Reason::AnotherControllerActs => means(
-            "Another controller drives the Plan, and two drivers would harm each other.",
+            "Another controller drives it, or might, and two drivers would harm each other.",
             "Stop one of the two.",
             No,
             true,

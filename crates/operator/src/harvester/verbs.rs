@@ -95,8 +95,8 @@ impl Verbs {
         let resumed = |node: &&String| look.map.get(*node).is_some_and(|word| word == UNPAUSE);
         let resumed: Vec<String> = chosen.iter().filter(resumed).cloned().collect();
         self.change_map(&resumed, None).await?;
-        // The marks come before the map: one that is missing while it says `pause` counts as taken off. One that has failed has none,
-        // and puts them on when it is taken up again.
+        // The marks come before the map: one that is missing while it says `pause` counts as taken off where it was there before. One that
+        // has failed has none, and puts them on when it is taken up again.
         if look.progress.ended.is_none() {
             for node in &chosen {
                 self.mark(node, &json!(self.name)).await?;
@@ -182,13 +182,15 @@ impl Verbs {
         };
         let unreadable = |key| VerbError::Unreadable { key, upgrade: self.name.clone() };
         let progress = Progress::read(upgrade).ok_or_else(|| VerbError::NotBegun(self.name.clone()))?;
+        let progress = progress.map_err(|_| unreadable(PROGRESS))?;
+        let nodes: Vec<String> = upgrade.status.node_statuses.keys().cloned().collect();
         let map = upgrade.metadata.annotations.get(PAUSE_MAP).map(|text| serde_json::from_str(text)).transpose();
-        Ok(Look {
-            version: upgrade.metadata.resource_version,
-            progress: progress.map_err(|_| unreadable(PROGRESS))?,
-            nodes: upgrade.status.node_statuses.keys().cloned().collect(),
-            map: map.map_err(|_| unreadable(PAUSE_MAP))?.unwrap_or_default(),
-        })
+        let mut map: BTreeMap<String, String> = map.map_err(|_| unreadable(PAUSE_MAP))?.unwrap_or_default();
+        // One that has failed has no map, and knows who pauses when it is taken up.
+        for node in progress.paused.iter().filter(|node| nodes.contains(node)) {
+            map.entry(node.clone()).or_insert_with(|| PAUSE.to_owned());
+        }
+        Ok(Look { version: upgrade.metadata.resource_version, progress, nodes, map })
     }
 
     async fn look_for_pauses(&self) -> Result<Look, VerbError> {

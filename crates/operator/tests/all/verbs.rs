@@ -84,7 +84,7 @@ impl Ground {
 
 /// The first node is at work.
 fn under_way() -> Value {
-    json!({ "pausesMarked": true, "asked": 2, "nodes": { "node-1": { "step": "PreDraining" } } })
+    json!({ "marked": {}, "asked": 2, "nodes": { "node-1": { "step": "PreDraining" } } })
 }
 
 /// The first node has failed, and the Upgrade with it.
@@ -124,6 +124,15 @@ async fn an_upgrade_that_has_failed_is_paused_by_its_map_alone_and_leaves_no_mar
     let ground = Ground::new(failed(), "{}").await;
     assert_eq!(ground.verbs().pause(None).await.unwrap(), ["node-2", "node-3"]);
     assert_eq!(ground.written(), ["up"]);
+}
+
+#[tokio::test]
+async fn who_was_paused_when_an_upgrade_failed_can_be_resumed_before_it_is_taken_up() {
+    let mut failed = failed();
+    failed["paused"] = json!(["node-2", "node-3"]);
+    let ground = Ground::new(failed, "{}").await;
+    assert_eq!(ground.verbs().resume(Some("node-2")).await.unwrap(), ["node-2"]);
+    assert_eq!(ground.note(PAUSE_MAP).await, r#"{"node-2":"unpause","node-3":"pause"}"#);
 }
 
 #[tokio::test]

@@ -40,8 +40,10 @@ const HOOKS: [(&str, &str, &str); 2] = [
 pub struct NodesSeen {
     /// Members of etcd that do not vote, or are not Ready, and since when.
     unwell: BTreeMap<String, Timestamp>,
-    /// Nodes that their user has paused, and since when.
+    /// Nodes that pause, by one mark or the other, and since when; until somebody who is no operator resumes them.
     paused: BTreeMap<String, Timestamp>,
+    /// What the maps of Upgrades have said last that can be read, by name.
+    maps: BTreeMap<String, Value>,
     /// The systems that nodes have on disk and have not booted.
     pending: BTreeMap<String, String>,
     /// Nodes that have carried the result of a Plan, with its name.
@@ -68,14 +70,16 @@ impl Checker {
         }
         let name = change.name.to_owned();
         let Some(node) = change.after else {
-            self.nodes.paused.remove(&name);
+            // Who deletes a Node, which registers anew, has resumed nothing.
             self.nodes.pending.remove(&name);
             return;
         };
         let annotation = |key: &str| node["metadata"]["annotations"][key].as_str().map(str::to_owned);
-        match annotation(PAUSE) {
-            Some(_) => drop(self.nodes.paused.entry(name.clone()).or_insert(change.at)),
-            None => drop(self.nodes.paused.remove(&name)),
+        let was_marked = change.before.is_some_and(|before| before["metadata"]["annotations"][PAUSE].is_string());
+        match (was_marked, annotation(PAUSE).is_some()) {
+            (false, true) => drop(self.nodes.paused.entry(name.clone()).or_insert(change.at)),
+            (true, false) if !change.is_by_an_operator() => drop(self.nodes.paused.remove(&name)),
+            _ => {}
         }
         self.nodes.pending.extend(annotation(PENDING).map(|system| (name.clone(), system)));
         if self.nodes.pending.get(&name).is_some_and(|system| node["status"]["nodeInfo"]["osImage"] == system.as_str())
@@ -118,13 +122,7 @@ impl Checker {
         if self.leave.late || self.leave.clocks {
             return;
         }
-        let is_known = self.nodes.paused.get(node).is_some_and(|since| between(*since, change.at) > NOTICED);
-        let asked = known.get("Upgrade", change.namespace, upgrade);
-        let map = asked.and_then(|upgrade| upgrade["metadata"]["annotations"][PAUSE_MAP].as_str());
-        let map: Value = serde_json::from_str(map.unwrap_or("{}")).unwrap_or_default();
-        // One that cannot be read resumes nobody.
-        let is_resumed = map.as_object().is_some_and(|map| map.get(node).is_none_or(|word| word != "pause"));
-        if is_known && !is_resumed {
+        if self.nodes.paused.get(node).is_some_and(|since| between(*since, change.at) > NOTICED) {
             self.violation(format!("{node} was sent on its way, and its user has paused it"));
         }
         let mut settings = known.named("Setting").filter(|(_, name, _)| *name == "upgrade-config");
@@ -187,8 +185,36 @@ impl Checker {
         }
     }
 
+    /// Who pauses by the map of an Upgrade. One that cannot be read resumes nobody; what an Upgrade that has ended says counts for nobody.
+    pub(super) fn note_map(&mut self, known: &Known, change: &Change<'_>) {
+        let over =
+            |upgrade: &Value| matches!(upgrade["metadata"]["labels"][STATE].as_str(), Some("Succeeded" | "Failed"));
+        let Some(upgrade) = change.after.filter(|upgrade| !over(upgrade)) else {
+            if !change.before.is_some_and(over) {
+                self.nodes.paused.clear();
+            }
+            self.nodes.maps.remove(change.name);
+            return;
+        };
+        let text = upgrade["metadata"]["annotations"][PAUSE_MAP].as_str().unwrap_or("{}");
+        let Some(map) = serde_json::from_str::<Value>(text).ok().filter(Value::is_object) else { return };
+        let before = self.nodes.maps.insert(change.name.to_owned(), map.clone()).unwrap_or_default();
+        let names =
+            |map: &Value| map.as_object().map(|map| map.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
+        for name in names(&before).into_iter().chain(names(&map)).filter(|name| before[name] != map[name]) {
+            let is_marked = known.node(&name).is_some_and(|node| node["metadata"]["annotations"][PAUSE].is_string());
+            match map[&name].as_str() {
+                Some("pause") => drop(self.nodes.paused.entry(name).or_insert(change.at)),
+                Some(_) if !change.is_by_an_operator() => drop(self.nodes.paused.remove(&name)),
+                None if !is_marked => drop(self.nodes.paused.remove(&name)),
+                _ => {}
+            }
+        }
+    }
+
     /// What an Upgrade says of its end.
     pub(super) fn check_upgrade(&mut self, known: &Known, change: &Change<'_>) {
+        self.note_map(known, change);
         let Some(upgrade) = change.after else { return };
         let is_managed = |node: &Value| node["metadata"]["labels"][MANAGED] == "true";
         if change.before.is_none() {

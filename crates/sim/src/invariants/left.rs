@@ -9,6 +9,7 @@ use crate::known::Known;
 const SYSTEM: &str = "harvester-system";
 const FLEET: &str = "fleet-local";
 const REPLENISHMENT: &str = "replica-replenishment-wait-interval";
+const PAUSE_MAP: &str = "harvesterhci.io/node-upgrade-pause-map";
 /// Who acts as people do.
 const PERSON: &str = "user";
 
@@ -29,6 +30,8 @@ impl Checker {
         let plans =
             known.named("Plan").filter(|(_, _, plan)| plan["metadata"]["labels"]["harvesterhci.io/upgrade"] == upgrade);
         left.extend(plans.map(|(_, name, _)| format!("its Plan {name} is there")));
+        let map = known.get("Upgrade", SYSTEM, upgrade).map(|one| &one["metadata"]["annotations"][PAUSE_MAP]);
+        left.extend(map.filter(|map| map.is_string()).map(|_| "its map of nodes that pause is there".to_owned()));
         let repository = format!("upgrade-repo-{upgrade}");
         let served = ["Deployment", "Service", "VirtualMachine"].into_iter();
         let served = served.filter(|kind| known.get(kind, SYSTEM, &repository).is_some());

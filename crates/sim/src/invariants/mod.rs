@@ -4,6 +4,7 @@
 
 mod claims;
 mod drains;
+mod drivers;
 pub mod ends;
 pub mod guests;
 mod harvester;
@@ -111,6 +112,12 @@ pub struct Checker {
     /// How many guest clusters may be updated at once; none: as many as there are.
     guest_limit: Option<usize>,
     nodes: harvester::NodesSeen,
+    /// Who else drives an Upgrade, and since when, by its name.
+    drivers: BTreeMap<String, (String, Timestamp)>,
+    /// Programs that have written what only a driver writes, by the name of the Upgrade.
+    writers: BTreeMap<String, BTreeSet<String>>,
+    /// Harvester's own controller was switched off once.
+    harvester_was_off: bool,
     /// What Upgrades set otherwise for a while, as it was before, by kind, namespace and name.
     before: BTreeMap<(String, String, String), Value>,
     /// Jobs of control planes that have failed and that an operator has deleted, by namespace and name.
@@ -178,6 +185,8 @@ impl Checker {
             _ => {}
         }
         self.check_only_driver(known, change);
+        self.check_other_drivers(known, change);
+        self.note_drivers(known, change);
     }
 
     /// Whether a pod belongs to a Job that another controller has made. Pods carry no claim themselves.

@@ -406,20 +406,46 @@ fn upgrade_that_says(state: &str, map: &str) -> Value {
     }})
 }
 
+fn marked(mut node: Value) -> Value {
+    node["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause"] = json!("u");
+    node
+}
+
 #[test]
 fn a_node_that_is_sent_on_its_way_although_its_user_has_paused_it_is_seen() {
     let sent = |map: &str| {
         let mut run = Run::new(&[]);
+        run.put("operator-1", "Node", "n1", marked(node(None, false)));
         run.put("user", "Upgrade", "u", upgrade_that_says("UpgradingNodes", map));
-        let mut paused = node(None, false);
-        paused["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause"] = json!("u");
-        run.put("operator-1", "Node", "n1", paused);
         run.later();
         run.put("operator-1", "Job", "u-pre-drain-n1", job_before_drain(json!([])))
     };
     assert_eq!(sent(r#"{"n1":"pause"}"#), ["n1 was sent on its way, and its user has paused it"]);
     assert_eq!(sent("garbled"), ["n1 was sent on its way, and its user has paused it"]);
     assert_eq!(sent(r#"{"n1":"unpause"}"#), [""; 0]);
+}
+
+#[test]
+fn a_node_that_nobody_has_resumed_but_an_operator_is_seen() {
+    let by_map = |actor: &str| {
+        let mut run = Run::new(&[]);
+        run.put("user", "Node", "n1", node(None, false));
+        run.put("user", "Upgrade", "u", upgrade_that_says("UpgradingNodes", r#"{"n1":"pause"}"#));
+        run.later();
+        run.put(actor, "Upgrade", "u", upgrade_that_says("UpgradingNodes", r#"{"n1":"unpause"}"#));
+        run.put("operator-1", "Job", "u-pre-drain-n1", job_before_drain(json!([])))
+    };
+    let by_mark = |actor: &str| {
+        let mut run = Run::new(&[]);
+        run.put("user", "Node", "n1", marked(node(None, false)));
+        run.later();
+        run.put(actor, "Node", "n1", node(None, false));
+        run.put("operator-1", "Job", "u-pre-drain-n1", job_before_drain(json!([])))
+    };
+    for seen in [by_map("operator-1"), by_mark("operator-1")] {
+        assert_eq!(seen, ["n1 was sent on its way, and its user has paused it"]);
+    }
+    assert_eq!([by_map("user"), by_mark("user")], [[""; 0], [""; 0]]);
 }
 
 #[test]
@@ -479,4 +505,37 @@ fn an_update_that_has_failed_and_begins_again_by_itself_is_seen() {
     };
     assert_eq!(begun("operator-1"), ["update-1 has failed, and was begun again by operator-1"]);
     assert_eq!(begun("user"), [""; 0]);
+}
+
+#[test]
+fn an_operator_that_drives_an_upgrade_beside_another_controller_is_seen() {
+    let foreign = |drive: &str| {
+        let mut upgrade = upgrade_that_says("UpgradingNodes", "{}");
+        let state = json!({ "f:metadata": { "f:labels": { "f:harvesterhci.io/upgradeState": {} } } });
+        upgrade["metadata"]["managedFields"] = json!([{ "manager": "harvester", "fieldsV1": state }]);
+        upgrade["metadata"]["annotations"]["drover.dev/drive"] = json!(drive);
+        upgrade
+    };
+    let runs = |replicas: i64| json!({ "spec": { "replicas": replicas } });
+    let sent = |upgrade: Value, replicas: i64, late: bool| {
+        let mut run = Run::new(&[]);
+        run.known.put(("apps", "Deployment"), "harvester-system", "harvester", Some(Arc::new(runs(replicas))));
+        run.put("user", "Upgrade", "u", upgrade);
+        if late {
+            run.later();
+        }
+        let mut job = job_before_drain(json!([]));
+        job["metadata"]["labels"]["harvesterhci.io/upgrade"] = json!("u");
+        let mut seen = run.put("operator-1", "Job", "u-pre-drain-n1", job);
+        seen.retain(|sentence| sentence.contains("drives"));
+        seen
+    };
+    let beside =
+        |driver: &str| vec![format!("operator-1 wrote Job u-pre-drain-n1 for an Upgrade that {driver} drives")];
+    assert_eq!(sent(foreign("true"), 0, true), beside("harvester"));
+    assert_eq!(sent(foreign("true"), 0, false), [""; 0], "it cannot know yet");
+    assert_eq!(sent(foreign("harvester"), 3, true), [""; 0]);
+    let ours = upgrade_that_says("UpgradingNodes", "{}");
+    assert_eq!(sent(ours.clone(), 3, true), beside("Deployment harvester"));
+    assert_eq!(sent(ours, 0, true), [""; 0]);
 }

@@ -74,7 +74,8 @@ fn answer_planner(node: &Value, server: &ApiServer) {
 pub(super) fn plural(sabotage: Sabotage) -> Option<&'static str> {
     Some(match sabotage {
         Sabotage::VotersAssumed | Sabotage::RebootAssumed => "nodes",
-        Sabotage::PauseOverlooked => "upgrades",
+        Sabotage::PauseOverlooked | Sabotage::DriverOverlooked => "upgrades",
+        Sabotage::IncumbentOverlooked => "deployments",
         Sabotage::ReplicasAssumed => "engines",
         Sabotage::VmTakenForStuck => "virtualmachineinstances",
         _ => return None,
@@ -89,8 +90,17 @@ pub(super) fn show(sabotage: Sabotage, object: &mut Value) {
             set(object, "Ready", "True");
         }
         // Its mark was there.
-        Sabotage::PauseOverlooked if object.to_string().contains("pausesMarked") => {
-            object["metadata"]["annotations"][PAUSE_MAP] = json!("{}");
+        Sabotage::PauseOverlooked if object["metadata"]["annotations"][PROGRESS].to_string().contains("marked") => {
+            let map = object["metadata"]["annotations"][PAUSE_MAP].as_str().unwrap_or("{}");
+            object["metadata"]["annotations"][PAUSE_MAP] = json!(map.replace("\"pause\"", "\"unpause\""));
+        }
+        Sabotage::DriverOverlooked => {
+            if let Some(managed) = object.pointer_mut("/metadata/managedFields").and_then(Value::as_array_mut) {
+                managed.retain(|entry| entry["manager"] == "drover");
+            }
+        }
+        Sabotage::IncumbentOverlooked if object["metadata"]["name"] == "harvester" => {
+            object["spec"]["replicas"] = json!(0);
         }
         Sabotage::RebootAssumed => {
             let pending = object["metadata"]["annotations"][PENDING].as_str().map(str::to_owned);

@@ -165,6 +165,10 @@ sabotages! {
     SuccessToldEarly,
     /// An Upgrade is called cleaned up before it is.
     CleanUpToldEarly,
+    /// Another driver of an Upgrade is not noticed.
+    DriverOverlooked,
+    /// Harvester's own controller counts as switched off.
+    IncumbentOverlooked,
 
     /// An old machine of a control plane is deleted when the new one is made.
     OldMachineGoesFirst,

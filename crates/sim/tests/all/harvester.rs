@@ -192,27 +192,6 @@ fn a_machine_that_was_stopped_for_its_node_runs_again_before_the_last_node_is_dr
     assert!(restored < drained && drained < trace.len(), "{}", trace.join("\n"));
 }
 
-/// What a step of a stock release sees when it begins anew is all that it notes.
-#[test]
-fn a_machine_that_is_noted_no_more_since_the_pod_was_lost_that_stopped_it_runs_again_all_the_same() {
-    let off =
-        json!({ "object": "VirtualMachine/default/stays", "matches": { "status": { "printableStatus": "Stopped" } } });
-    let lost = json!({ "delete": "Pod/harvester-system/hvst-upgrade-1-pre-drain-*" });
-    let mut scenario = built_in("harvester-stock-vms");
-    scenario.faults.push(serde_json::from_value(json!({ "at": { "once": off }, "what": lost })).unwrap());
-
-    let outcome = drover_sim::run(&scenario, &Terms::calm(1)).unwrap();
-
-    assert_eq!(outcome.violations, [], "{}", outcome.trace().join("\n"));
-    let trace = outcome.trace();
-    let noted = |what: &str| trace.iter().filter(|line| line.contains("restore-vm @") && line.contains(what)).count();
-    assert!(
-        noted("data.node-1 default/stays → \"\"") + noted("data.node-1 default/stays → ") > 0,
-        "{}",
-        trace.join("\n")
-    );
-}
-
 /// A crash at some writes of each, not at all of them, which takes minutes: what is left to be done is done by the next operator,
 /// and nothing twice.
 #[test]

@@ -383,6 +383,32 @@ fn an_upgrade_is_not_deleted_while_nodes_are_at_work() {
 }
 
 #[test]
+fn an_upgrade_of_which_nothing_is_under_way_is_deleted_whatever_becomes_of_the_cluster() {
+    let provisioning = |annotations: Value| {
+        let metadata = json!({ "annotations": annotations });
+        let more = json!({ "metadata": metadata, "status": { "phase": "Provisioning" } });
+        with([object("cluster.x-k8s.io/v1beta1", "Cluster", "fleet-local/local", more)])
+    };
+    let (busy, held) = (provisioning(json!({})), provisioning(json!({ "drover.dev/held": "earlier" })));
+    let of = |state: &str, cleanup: &str, progress: Value| -> Upgrade {
+        let labels = json!({ "harvesterhci.io/upgradeState": state, "harvesterhci.io/upgradeCleanup": cleanup });
+        let metadata = json!({ "labels": labels, "annotations": { "drover.dev/progress": progress.to_string() } });
+        serde_json::from_value(stated("up", json!({ "metadata": metadata }))).unwrap()
+    };
+    let failed = json!({ "as": "failed", "reason": "Aborted", "message": "" });
+    let aborted = of("Failed", "Succeeded", json!({ "asked": 2, "aborting": true, "ended": failed }));
+    assert_eq!(delete(&aborted, &held), Verdict::default());
+    assert_eq!(delete(&of("Succeeded", "Succeeded", json!({})), &busy), Verdict::default(), "another one is at work");
+    assert_eq!(delete(&upgrade(json!({})), &busy), Verdict::default(), "it has not begun");
+    assert_eq!(delete(&of("PreparingNodes", "", json!({})), &held), Verdict::default(), "no node has its turn");
+
+    let stuck = of("Failed", "Succeeded", json!({ "asked": 2, "ended": failed }));
+    for under_way in [stuck, of("PreparingNodes", "", json!({})), of("Failed", "Pending", json!({}))] {
+        assert_eq!(delete(&under_way, &busy).code(), Some(400));
+    }
+}
+
+#[test]
 fn an_upgrade_is_told_which_nodes_pause_unless_it_says_so_itself() {
     let manual =
         with([config(r#"{"nodeUpgradeOption":{"strategy":{"mode":"manual","pauseNodes":["harv-1","harv-9"]}}}"#)]);

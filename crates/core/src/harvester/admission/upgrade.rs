@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::cluster_api::cluster::phases;
 use drover_api::harvester::FLEET_NAMESPACE;
-use drover_api::harvester::upgrade::{annotations, conditions};
+use drover_api::harvester::upgrade::{annotations, cleanup, conditions, labels, states};
 use drover_api::marks::HELD;
 use drover_api::rancher::provisioning_cluster::LOCAL;
 
@@ -12,6 +12,7 @@ use super::Verdict;
 use super::codes::{BAD_REQUEST, CONFLICT, INTERNAL, INVALID};
 use crate::cluster::harvester::Upgrade;
 use crate::cluster::{Cluster, LOOKS, Unseen, condition};
+use crate::harvester::progress::Progress;
 use crate::preflight::{self, Check, Finding, Intent, catalogue};
 
 /// A check of the catalogue, and the code of its refusals.
@@ -210,10 +211,21 @@ pub fn update(before: &Upgrade, after: &Upgrade, cluster: &Cluster) -> Verdict {
     verdict
 }
 
+/// It has begun, and it has not ended with all of it cleared away. One that has failed among its nodes waits for its user.
+fn is_under_way(upgrade: &Upgrade) -> bool {
+    let label = |key: &str| upgrade.metadata.labels.get(key).map(String::as_str);
+    let has_nodes = condition(&upgrade.status.conditions, conditions::NODES_UPGRADED).is_some();
+    let is_over = matches!(label(labels::STATE), Some(states::SUCCEEDED | states::FAILED))
+        && label(labels::CLEANUP) == Some(cleanup::SUCCEEDED)
+        && !Progress::of(upgrade).is_some_and(|progress| progress.is_stuck());
+    (label(labels::STATE).is_some() || has_nodes) && !is_over
+}
+
 /// May an Upgrade be deleted? While nodes are at work it cannot be called off like that.
 pub fn delete(upgrade: &Upgrade, cluster: &Cluster) -> Verdict {
     let mut verdict = Verdict::default();
-    if skips_checks(upgrade) {
+    // What the planner does with the cluster, it does for another.
+    if skips_checks(upgrade) || !is_under_way(upgrade) {
         return verdict;
     }
     let name = &upgrade.metadata.name;
@@ -222,7 +234,8 @@ pub fn delete(upgrade: &Upgrade, cluster: &Cluster) -> Verdict {
          upgrade/{name}; to try again what has failed: drover upgrade retry upgrade/{name}"
     );
     let local = cluster.cluster_api.clusters.get(FLEET_NAMESPACE, LOCAL);
-    if local.is_some_and(|local| local.status.phase == phases::PROVISIONING) {
+    // Nothing is done to a cluster that an aborted Upgrade has paused.
+    if local.is_some_and(|local| local.status.phase == phases::PROVISIONING) && !is_held(cluster) {
         verdict.refuse(
             BAD_REQUEST,
             format!(

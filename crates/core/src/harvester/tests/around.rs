@@ -262,3 +262,33 @@ fn what_drovers_own_steps_keep_kubevirt_from_is_put_back_however_the_upgrade_end
         }
     }
 }
+
+#[test]
+fn the_plan_of_a_script_that_has_failed_goes_before_the_next_try_creates_it_again() {
+    let mut ground = in_the_services_of_a_stock_release();
+    let pod = |name: &str, phase: &str| {
+        let labels =
+            json!({ "batch.kubernetes.io/job-name": format!("{U}-apply-manifests"), "harvesterhci.io/upgrade": U });
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "status": { "phase": phase },
+            "metadata": { "name": name, "namespace": "harvester-system", "labels": labels },
+        })
+    };
+    let is_there = |ground: &Ground| plan(ground, "skip-restart-rancher-system-agent").is_object();
+    ground.put(pod("first", "Running"));
+    ground.settle();
+    assert!(is_there(&ground), "the script waits for it");
+
+    ground.put(pod("first", "Failed"));
+    ground.settle();
+    assert!(!is_there(&ground));
+
+    ground.put(pod("second", "Running"));
+    ground.put(json!({
+        "apiVersion": "upgrade.cattle.io/v1", "kind": "Plan",
+        "metadata": { "name": format!("{U}-skip-restart-rancher-system-agent"), "namespace": "cattle-system" },
+        "spec": { "concurrency": 10, "upgrade": { "image": "bci" } },
+    }));
+    ground.settle();
+    assert!(is_there(&ground));
+}

@@ -134,6 +134,7 @@ fn drover_only_watches_where_harvester_itself_is_at_work() {
     for word in ["no", "False", "off", "", "rancher"] {
         ground.annotate("drover.dev/drive", word);
         assert_eq!(ground.reasons(), [Reason::AnotherControllerActs], "{word}");
+        assert!(ground.last.waits[0].sentence.ends_with(&format!("says {word:?}, which does not name it")));
         assert_eq!(ground.label("upgradeState"), "", "{word}");
     }
     for word in ["true", "harvester", "rancher, harvester"] {
@@ -158,6 +159,90 @@ fn drover_takes_over_nothing_while_harvester_restarts() {
     ground.change("Deployment", "harvester-system", "harvester", &json!({ "spec": { "replicas": 0 } }));
     ground.settle();
     assert_eq!(ground.label("upgradeState"), "LoggingInfraPrepared");
+}
+
+#[test]
+fn codes_that_no_check_has_and_words_that_name_no_controller_are_said() {
+    for (key, word, said) in [
+        ("drover.dev/accept", "DRV-VOL-003,DRV-VOL-999", "names DRV-VOL-999, and no check"),
+        ("drover.dev/drive", "False", "says \"False\""),
+        ("drover.dev/drive", "true,", "says \"\""),
+    ] {
+        let mut ground = Ground::of(3);
+        ground.annotate(key, word);
+        let (_, reason, message) = ground.condition("Progressing");
+        assert_eq!((reason.as_str(), ground.label("upgradeState")), ("UpgradeInvalid", ""), "{key}={word}");
+        assert!(message.contains(said), "{message}");
+
+        ground.annotate(key, if key.ends_with("accept") { "DRV-VOL-003" } else { "harvester" });
+        assert_eq!(ground.label("upgradeState"), "LoggingInfraPrepared");
+        ground.annotate(key, word);
+        assert!(ground.condition("Progressing").2.contains(said), "one that has begun says so");
+    }
+}
+
+fn harvester_runs(ground: &mut Ground, replicas: i64) {
+    ground.put(json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": "harvester", "namespace": "harvester-system" }, "spec": { "replicas": replicas },
+    }));
+    ground.settle();
+}
+
+#[test]
+fn drover_stops_when_harvester_comes_back_in_the_middle_and_goes_on_when_it_is_gone() {
+    for consent in [None, Some("true")] {
+        let mut ground = Ground::of(3);
+        harvester_runs(&mut ground, 0);
+        consent.into_iter().for_each(|word| ground.annotate("drover.dev/drive", word));
+        let mut ground = ground.until_nodes();
+        ground.written.clear();
+
+        harvester_runs(&mut ground, 3);
+        ground.begins_with(1);
+
+        let wait = ground.last.waits.first().unwrap();
+        assert_eq!((ground.reasons(), ground.last.waits.len()), (vec![Reason::AnotherControllerActs], 1));
+        assert!(wait.remedy.as_ref().unwrap().contains("scale deployment harvester --replicas=0"), "{wait:?}");
+        assert!(ground.written.lines().all(|line| line.starts_with("Announce")), "{}", ground.written);
+        assert_eq!(ground.events("AnotherControllerActs").len(), 1);
+        // Neither is anything taken back beside it.
+        ground.change("Upgrade", "harvester-system", U, &json!({ "metadata": { "deletionTimestamp": NOON } }));
+        assert!(ground.decide().writes().all(|write| write.purpose == Purpose::Announce));
+        ground.change("Upgrade", "harvester-system", U, &json!({ "metadata": { "deletionTimestamp": null } }));
+
+        harvester_runs(&mut ground, 0);
+        assert!(ground.has_job("pre-drain-node-1"), "{consent:?}");
+    }
+}
+
+#[test]
+fn drover_goes_on_beside_harvester_where_its_user_has_said_so() {
+    for (word, was_off) in [("true", false), ("harvester", false), ("harvester", true)] {
+        let mut ground = Ground::of(3);
+        harvester_runs(&mut ground, if was_off { 0 } else { 3 });
+        ground.annotate("drover.dev/drive", word);
+        let mut ground = ground.until_nodes();
+
+        harvester_runs(&mut ground, 3);
+        ground.begins_with(1);
+
+        assert!(ground.has_job("pre-drain-node-1"), "{word}");
+    }
+}
+
+#[test]
+fn an_upgrade_that_is_over_is_no_matter_between_two_drivers() {
+    let mut ground = Ground::of(3);
+    ground.settle();
+    ground.annotate("drover.dev/abort", "");
+    assert_eq!(ground.label("upgradeCleanup"), "Succeeded");
+
+    harvester_runs(&mut ground, 3);
+    assert_eq!(ground.reasons(), []);
+
+    ground.annotate("drover.dev/retry", "");
+    assert_eq!((ground.reasons(), ground.label("upgradeState")), (vec![Reason::AnotherControllerActs], "Failed"));
 }
 
 fn with_release(change: impl Fn(&mut Release)) -> Ground {
@@ -269,7 +354,8 @@ fn another_controller_that_writes_the_state_is_named_and_left_to_drive_until_som
 
     let decision = ground.decide();
     assert_eq!(ground.reasons(), [Reason::AnotherControllerActs]);
-    assert_eq!(decision.writes().count(), 0, "{decision:#?}");
+    let is_told = |write: &Write| write.purpose == Purpose::Announce;
+    assert!(decision.writes().count() == 1 && decision.writes().all(is_told), "{decision:#?}");
     assert!(decision.waits[0].sentence.starts_with("harvester has written the state"));
     assert!(decision.waits[0].remedy.as_ref().unwrap().contains("drover.dev/drive=harvester"));
 

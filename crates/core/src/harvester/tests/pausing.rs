@@ -12,12 +12,21 @@ fn first_has_failed() -> Ground {
     ground.begins_with(1);
     ground.fail("pre-drain-node-1");
     assert_eq!(ground.label("upgradeCleanup"), "Succeeded");
-    assert!(!is_marked(&ground, "node-2"), "no mark stays");
+    assert!(!is_marked(&ground, "node-2") && map(&ground).is_null(), "no mark stays");
     ground
 }
 
 fn is_marked(ground: &Ground, node: &str) -> bool {
     ground.get("Node", "", node)["metadata"]["annotations"][MARK].is_string()
+}
+
+fn map(ground: &Ground) -> &Value {
+    &ground.upgrade()["metadata"]["annotations"][PAUSE_MAP]
+}
+
+fn put_on(ground: &mut Ground, node: &str) {
+    ground.change("Node", "", node, &json!({ "metadata": { "annotations": { MARK: "by hand" } } }));
+    ground.settle();
 }
 
 fn take_off(ground: &mut Ground, node: &str) {
@@ -84,6 +93,105 @@ fn a_paused_node_resumes_by_the_map_as_well() {
 }
 
 #[test]
+fn a_node_that_is_paused_by_hand_in_the_middle_waits_until_its_user_resumes_it() {
+    for by_map in [true, false] {
+        let mut ground = Ground::of(3).until_nodes();
+        ground.begins_with(1);
+
+        match by_map {
+            true => ground.annotate(PAUSE_MAP, r#"{"node-2":"pause"}"#),
+            false => put_on(&mut ground, "node-2"),
+        }
+
+        assert!(is_marked(&ground, "node-2") && map(&ground) == r#"{"node-2":"pause"}"#, "the other mark follows");
+        brings_over_and_asks_for_the_next(&mut ground);
+        ground.pass(30);
+        assert_eq!(ground.node_state("node-2"), "Node-upgrade paused");
+        assert!(!ground.has_job("pre-drain-node-2") && !ground.reasons().contains(&Reason::PlannerStalls));
+
+        take_off(&mut ground, "node-2");
+        assert!(ground.has_job("pre-drain-node-2") && map(&ground) == r#"{"node-2":"unpause"}"#);
+    }
+}
+
+#[test]
+fn a_node_that_was_resumed_can_be_paused_by_hand_again() {
+    for by_map in [true, false] {
+        let config = json!({ "nodeUpgradeOption": { "mode": "manual", "pauseNodes": ["node-2"] } });
+        let mut ground = Ground::configured(3, config).until_nodes();
+        ground.annotate(PAUSE_MAP, r#"{"node-2":"unpause"}"#);
+        assert!(!is_marked(&ground, "node-2"));
+
+        match by_map {
+            true => ground.annotate(PAUSE_MAP, r#"{"node-2":"pause"}"#),
+            false => put_on(&mut ground, "node-2"),
+        }
+        ground.begins_with(2);
+
+        assert_eq!(ground.node_state("node-2"), "Node-upgrade paused");
+        assert!(is_marked(&ground, "node-2") && map(&ground) == r#"{"node-2":"pause"}"#);
+    }
+}
+
+#[test]
+fn a_paused_node_that_registers_anew_stays_paused() {
+    let mut ground = Ground::configured(3, json!({ "nodeUpgradeOption": { "mode": "manual" } })).until_nodes();
+    let mut anew = node("node-2");
+    anew["metadata"]["uid"] = json!("another");
+    ground.put(anew);
+    ground.settle();
+
+    ground.begins_with(2);
+
+    assert!(is_marked(&ground, "node-2") && !ground.has_job("pre-drain-node-2"));
+    take_off(&mut ground, "node-2");
+    assert!(ground.has_job("pre-drain-node-2"));
+}
+
+#[test]
+fn a_node_that_is_out_is_not_stopped_by_a_mark_that_comes_too_late() {
+    let mut ground = Ground::of(3).until_nodes();
+    ground.begins_with(1);
+
+    ground.annotate(PAUSE_MAP, r#"{"node-1":"pause"}"#);
+    brings_over_and_asks_for_the_next(&mut ground);
+
+    assert!(ground.has_job("pre-drain-node-2") && !is_marked(&ground, "node-1"));
+}
+
+#[test]
+fn what_an_earlier_drover_has_noted_of_marks_is_understood() {
+    let mut ground = Ground::configured(3, json!({ "nodeUpgradeOption": { "mode": "manual" } })).until_nodes();
+    let noted = ground.upgrade()["metadata"]["annotations"]["drover.dev/progress"].as_str().unwrap();
+    let mut noted: Value = serde_json::from_str(noted).unwrap();
+    assert!(noted["marked"].as_object_mut().unwrap().len() == 3);
+    noted.as_object_mut().unwrap().remove("marked");
+    noted["pausesMarked"] = json!(true);
+    let earlier = json!({ "metadata": { "annotations": { "drover.dev/progress": noted.to_string() } } });
+    ground.change("Upgrade", "harvester-system", U, &earlier);
+
+    take_off(&mut ground, "node-2");
+    ground.begins_with(2);
+
+    assert!(ground.has_job("pre-drain-node-2") && is_marked(&ground, "node-3"));
+    assert_eq!(map(&ground), r#"{"node-1":"pause","node-2":"unpause","node-3":"pause"}"#);
+}
+
+#[test]
+fn both_marks_go_when_an_upgrade_ends() {
+    let mut ground = Ground::configured(1, json!({ "nodeUpgradeOption": { "mode": "manual" } })).until_nodes();
+    assert!(is_marked(&ground, "node-1") && map(&ground).is_string());
+    take_off(&mut ground, "node-1");
+    ground.finish("single-node-upgrade-node-1");
+    ground.settle();
+    ground.reboot(1);
+    ground.settle();
+
+    assert_eq!((ground.label("upgradeState"), ground.label("upgradeCleanup")), ("Succeeded", "Succeeded"));
+    assert!(!is_marked(&ground, "node-1") && map(&ground).is_null());
+}
+
+#[test]
 fn nodes_that_have_not_begun_still_pause_when_what_has_failed_is_tried_again() {
     let mut ground = first_has_failed();
 
@@ -122,10 +230,7 @@ fn a_node_that_was_resumed_before_the_failure_stays_resumed() {
     ground.settle();
 
     assert!(is_marked(&ground, "node-1") && !is_marked(&ground, "node-2"));
-    assert_eq!(
-        ground.upgrade()["metadata"]["annotations"][PAUSE_MAP],
-        r#"{"node-1":"pause","node-2":"unpause","node-3":"pause"}"#
-    );
+    assert_eq!(map(&ground), r#"{"node-1":"pause","node-3":"pause"}"#);
 }
 
 #[test]

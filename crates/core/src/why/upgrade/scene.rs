@@ -16,6 +16,7 @@ use super::super::Driver;
 use crate::cluster::harvester::Upgrade;
 use crate::cluster::{Cluster, Condition, condition};
 use crate::decision::{Decision, Kind, Reason, Subject, Wait};
+use crate::harvester::admission::registration::INCUMBENT;
 use crate::harvester::progress::{Ending, NodeProgress, Progress, Step};
 use crate::harvester::release::Noted;
 use crate::harvester::{Admission, Fetched, Settings, View, decide, names, remedy_of_refusal};
@@ -71,11 +72,14 @@ impl<'a> Scene<'a> {
             scene.paused = paused(upgrade);
             let annotations = &mut scene.upgrade.to_mut().metadata.annotations;
             annotations.insert(marks::PROGRESS.to_owned(), scene.progress.text());
-            // Harvester goes by this map alone, without a mark on Nodes: who pauses by it is known.
-            annotations.remove(annotations::PAUSE_MAP);
+            // Harvester goes by this map alone, whatever mark a Node carries: who pauses by it is known.
+            let all: BTreeMap<&str, &str> =
+                cluster.nodes.iter().map(|node| (node.metadata.name.as_str(), annotations::UNPAUSE)).collect();
+            annotations.insert(annotations::PAUSE_MAP.to_owned(), serde_json::json!(all).to_string());
             // It drives, and is not another.
-            let drivers = cluster.drivers.get(&upgrade.metadata.name).map(|all| all.join(","));
-            annotations.insert(marks::DRIVE.to_owned(), drivers.unwrap_or_default());
+            let drivers = cluster.drivers.get(&upgrade.metadata.name).into_iter().flatten().map(String::as_str);
+            let drivers: Vec<&str> = drivers.chain([INCUMBENT]).collect();
+            annotations.insert(marks::DRIVE.to_owned(), drivers.join(","));
         }
         scene
     }
@@ -191,6 +195,7 @@ fn adopted(cluster: &Cluster, upgrade: &Upgrade) -> Progress {
     let says = |kind: &str| condition(&status.conditions, kind);
     let is_true = |kind: &str| says(kind).is_some_and(Condition::is_true);
     let multiple = status.single_node.is_empty();
+    let there = cluster.nodes.iter().map(|node| (node.metadata.name.clone(), node.metadata.uid.clone())).collect();
     let cluster = cluster.harvester.clusters.get(FLEET_NAMESPACE, LOCAL);
     let generation = cluster.map_or(0, |cluster| cluster.spec.rke_config.provision_generation);
     let asked = multiple && says(conditions::NODES_UPGRADED).is_some();
@@ -200,7 +205,7 @@ fn adopted(cluster: &Cluster, upgrade: &Upgrade) -> Progress {
     });
     Progress {
         previous_version: status.previous_version.clone(),
-        pauses_marked: true,
+        marked: Some(there),
         release: noted(&status.repo_info),
         prepared: is_true(conditions::NODES_PREPARED),
         services: says(conditions::SYSTEM_SERVICES_UPGRADED).and_then(ending),
