@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 use crate::faults::{Fault, Incident, Moment, Schedule};
 use crate::gate::{Gate, Heard};
-use crate::guests::{self, SimulatedGuests};
+use crate::guests::{self, Servers, SimulatedGuests};
 use crate::invariants::{Leave, ends, standstill};
 use crate::known::Known;
 use crate::programs;
