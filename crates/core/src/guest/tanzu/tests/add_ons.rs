@@ -101,7 +101,6 @@ fn what_nobody_brings_is_unmanaged_and_holds_up_nothing() {
     assert!(why.contains("has no annotation vmware-system.guest.kubernetes.addons.pvcsi"), "{why}");
 
     scene.told = Some(told);
-    scene.goes_on();
     assert!(scene.goes_on().contains(&"begin the update of a control plane"));
     assert_eq!(scene.tkc["status"]["addons"]["csi"]["status"], "unmanaged");
     assert_eq!(scene.tkc["status"]["addons"]["cni"]["status"], "applied");

@@ -72,7 +72,6 @@ impl Scene {
 
     /// Until its Job is made.
     fn begins(&mut self) {
-        self.goes_on();
         assert!(self.goes_on().contains(&"begin the update of a control plane"), "{:?}", self.decide());
     }
 }
@@ -162,7 +161,6 @@ fn arguments_of_kubelets_and_fields_of_machines_are_rolled_out_to_all_machines()
         "joinConfiguration",
         "{ nodeRegistration: { kubeletExtraArgs: { max-pods: '64', node-labels: 'team=web' } } }",
     );
-    scene.goes_on();
     let done = scene.goes_on();
 
     assert!(

@@ -231,7 +231,6 @@ fn another_number_of_control_plane_machines_is_left_to_the_job_and_said_before()
     let mut scene = settled();
     scene.tkc["spec"]["topology"]["controlPlane"]["count"] = json!(3);
 
-    scene.goes_on();
     assert_eq!(scene.goes_on(), ["publish how far a cluster is", "begin the update of a control plane"]);
     assert_eq!(scene.tkc["status"]["differences"], json!(["control plane: 1 machines → 3"]));
     let arguments = scene.job()["spec"]["template"]["spec"]["containers"][0]["args"].clone();

@@ -272,7 +272,6 @@ fn whoever_moves_without_a_place_is_counted_although_there_is_none() {
 fn a_cluster_that_is_paused_as_it_would_begin_gives_its_place_back() {
     let mut scene = limited(settled().asks_for(NEW), 1, &["default/my-tkc"]);
     scene.goes_on();
-    scene.goes_on();
     assert_eq!(scene.job()["spec"]["parallelism"], 0);
     scene.tkc["metadata"]["annotations"]["drover.dev/paused"] = json!("true");
 
