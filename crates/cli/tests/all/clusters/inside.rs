@@ -50,6 +50,7 @@ fn management() -> (Vec<String>, Vec<Value>) {
         name: "web".to_owned(),
         machines: 1,
         version: "1.16.7+vmware.1".to_owned(),
+        begun: None,
         told: BTreeMap::new(),
         workers: Some(2),
         contract: Contract::V1alpha2,
