@@ -197,8 +197,7 @@ impl Machines {
             None => args(pod, &run.container, &node),
         };
         let work = Work {
-            task: Task::of(pod, &run.container, &args, own_pod),
-            direct: self.server.direct(&actor),
+            task: Task::of(pod, &run.container, &args, own_pod, || self.server.client(&actor)),
             host: SimulatedHost { direct: self.direct.clone(), namespace: namespace.clone(), pod: name.clone() },
             repositories: self.repositories.clone(),
             listener: self.listener.clone(),
@@ -277,8 +276,8 @@ impl Machines {
 /// What a container is there for.
 enum Task {
     Drain(DrainOrder),
-    /// A script of a stock release.
-    Script(stock::Order),
+    /// A script of a stock release. It is not ours: nothing goes wrong with its requests.
+    Script(stock::Order, kube::Client),
     Steps {
         order: StepsOrder,
         own_pod: Subject,
@@ -289,11 +288,11 @@ enum Task {
 }
 
 impl Task {
-    fn of(pod: &Pod, container: &str, args: &[String], own_pod: Subject) -> Self {
+    fn of(pod: &Pod, container: &str, args: &[String], own_pod: Subject, open: impl FnOnce() -> kube::Client) -> Self {
         let task = match container {
             UPDATE => updates::order(pod).map(Task::Update),
             APPLY => match stock::Order::of(pod, container) {
-                Some(order) => Some(Task::Script(order)),
+                Some(order) => Some(Task::Script(order, open())),
                 None => steps::order(args).map(|order| Task::Steps { order, own_pod }),
             },
             _ => DrainFlags::of_container(args).map(|(node, flags)| Task::Drain(flags.order(&node, Some(own_pod)))),
@@ -305,8 +304,6 @@ impl Task {
 /// A program, and what it has to hand.
 struct Work {
     task: Task,
-    /// For scripts, which know no watch.
-    direct: Direct,
     host: SimulatedHost,
     repositories: Arc<dyn Repositories>,
     listener: Listener,
@@ -324,8 +321,8 @@ impl Work {
                 guests.hears.iter().for_each(|gate| gate.hear_end(&done));
                 (i32::from(done.is_err()), done.err().map(|error| error.to_string()))
             }
-            (Task::Script(order), _) => {
-                let (order, direct) = (order.clone(), self.direct.clone());
+            (Task::Script(order, client), _) => {
+                let (order, client, direct) = (order.clone(), client.clone(), self.host.direct.clone());
                 let (clock, host, repositories) = (self.clock, &self.host, self.repositories.clone());
                 (stock::Script { order, direct, client, clock, host, repositories }.run().await, None)
             }

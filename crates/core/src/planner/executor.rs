@@ -137,7 +137,6 @@ fn note_applied(entry: &Entry<'_>) -> Write {
 fn job(view: &View<'_>, entry: &Entry<'_>, node: &NodeSeen, claim: &Claim, name: &str) -> Value {
     let owner = &view.control_plane.meta;
     let labels = json!({ PLAN_OF: entry.name(), JOB_CLAIM: claim.id });
-    let tolerates = |key: &str, effect: &str| json!({ "key": key, "operator": "Exists", "effect": effect });
     let is = |key: &str, value: &str| json!({ "key": key, "operator": "In", "values": [value] });
     let field = json!([is("metadata.name", &node.meta.name)]);
     let term = json!({ "matchFields": field, "matchExpressions": [is(NODE_CLAIM, claim.id.as_str())] });
@@ -145,14 +144,8 @@ fn job(view: &View<'_>, entry: &Entry<'_>, node: &NodeSeen, claim: &Claim, name:
         "restartPolicy": "Never", "automountServiceAccountToken": false,
         "hostIPC": true, "hostPID": true, "hostNetwork": true, "dnsPolicy": "ClusterFirstWithHostNet",
         "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [term] } } },
-        "tolerations": [
-            tolerates("node.kubernetes.io/unschedulable", "NoSchedule"),
-            tolerates("node-role.kubernetes.io/control-plane", "NoExecute"),
-            tolerates("node-role.kubernetes.io/control-plane", "NoSchedule"),
-            tolerates("node-role.kubernetes.io/etcd", "NoExecute"),
-            { "key": "CriticalAddonsOnly", "operator": "Exists" },
-            tolerates("node.kubernetes.io/unreachable", "NoExecute"),
-        ],
+        // As an agent on the machine, it runs whatever keeps others away: the taint by which VMs leave, those of users, of a node that is not Ready.
+        "tolerations": [{ "operator": "Exists" }],
         "containers": [{
             "name": CONTAINER, "image": view.image,
             "args": [

@@ -101,8 +101,6 @@ const OF_GUESTS: &[&str] = &[
 ];
 
 const REFUSED: &str = "it is refused before anything is begun, or the try ends there: tests of the decision hold it";
-const AGENTS: &str =
-    "simulated machines have Rancher's agents, which carry out every plan well: tests of the planner hold it";
 const UNMET: &str = "no scenario brings it about by itself: whether a schedule of faults does is left to the lot";
 
 /// What no scenario has reached without faults, and why: it is not asked for.
@@ -110,11 +108,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("NodeJoined", UNMET),
     ("PlannerElectInitNode", UNMET),
     ("PlannerNoteDrainError", UNMET),
-    ("PlannerCreateJob", AGENTS),
-    ("PlannerDeleteJob", AGENTS),
-    ("PlannerNoteApplied", AGENTS),
-    ("PlannerRetryPlan", AGENTS),
-    ("PlannerNoteRetry", AGENTS),
+    ("PlannerDeleteJob", UNMET),
     ("ControlPlane/ClusterPaused", REFUSED),
     ("ControlPlane/AnotherControllerActs", REFUSED),
     ("ControlPlane/VersionRefused", REFUSED),

@@ -109,6 +109,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-fleet-agent-gone",
     "harvester-unmanaged-node",
     "harvester-voter-lost",
+    "harvester-planner-by-jobs",
     "harvester-planner-errs",
     "harvester-planner-silent",
     "harvester-own-planner",
