@@ -259,7 +259,7 @@ impl Script<'_> {
             if let Ok(Ok(texts)) = tokio::time::timeout(limit, answer).await {
                 let release: Value = serde_saphyr::from_str(&texts.release).map_err(|_| Broken)?;
                 let is_there = |place: &&str| release.pointer(place).is_some_and(|value| !text(value).is_empty());
-                return if NEEDED.iter().all(|place| is_there(&place)) { Ok(release) } else { Err(Broken) };
+                return if NEEDED.iter().all(is_there) { Ok(release) } else { Err(Broken) };
             }
         }
     }

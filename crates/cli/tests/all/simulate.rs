@@ -73,7 +73,7 @@ fn a_campaign_tells_the_smallest_schedule_that_fails_and_keeps_trace_and_store()
     let (told, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!(output.status.code(), Some(1), "{told}{error}");
     assert!(error.contains("schedules broke what must always hold"), "{error}");
-    let line = r#"{"scenario":"touched","seed":1,"faults":[{"at":{"write":1},"what":"planTouched"}]}"#;
+    let line = r#"{"scenario":"touched","seed":1,"faults":[{"at":{"purpose":{"is":"Election","nth":1}},"what":"planTouched"}]}"#;
     for part in ["what was done to it:\n  write 1: somebody touches what asks for the upgrade\n", "see it again:", line]
     {
         assert!(told.contains(part), "{part}:\n{told}");

@@ -61,14 +61,15 @@ whole!(OF_CLUSTERS: OfCluster {
 /// What writes are for that say so by verb and kind alone: those of guest clusters, and of a few kinds of Harvester. A test holds what
 /// scenarios do to be among these.
 const OF_GUESTS: &[&str] = &[
+    "DELETE clusters",
     "DELETE configmaps",
     "DELETE jobs",
     "DELETE machines",
     "DELETE virtualmachines",
     "PATCH clusters",
-    "PATCH configmaps",
     "PATCH configmaps ClusterConfiguration",
     "PATCH configmaps ClusterStatus",
+    "PATCH configmaps",
     "PATCH daemonsets",
     "PATCH deployments",
     "PATCH jobs",
@@ -76,6 +77,7 @@ const OF_GUESTS: &[&str] = &[
     "PATCH machines",
     "PATCH secrets",
     "PATCH tanzukubernetesclusters",
+    "PATCH volumeattachments",
     "POST clusterrolebindings",
     "POST clusterroles",
     "POST clusters",
@@ -97,6 +99,8 @@ const OF_GUESTS: &[&str] = &[
     "POST wcpmachines",
     "POST wcpmachinetemplates",
     "PUT configmaps",
+    "PUT daemonsets",
+    "PUT deployments",
     "PUT virtualmachines",
 ];
 

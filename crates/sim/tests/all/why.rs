@@ -261,7 +261,13 @@ fn of_harvester() -> Vec<Held> {
             culprit: "Bundle/fleet-local/mcc-harvester",
             holds: |known| {
                 let bundle = known.get("Bundle", "fleet-local", "mcc-harvester");
-                bundle.and_then(|bundle| says(bundle, "Ready")).is_some_and(|ready| ready["status"] == "False")
+                let waits =
+                    bundle.and_then(|bundle| says(bundle, "Ready")).is_some_and(|ready| ready["status"] == "False");
+                // An Upgrade that has ended gives the chart back, and waits for it no more.
+                waits
+                    && known
+                        .all("Upgrade")
+                        .any(|upgrade| upgrade["metadata"]["labels"]["harvesterhci.io/upgradeState"] != "Succeeded")
             },
         },
         Held {

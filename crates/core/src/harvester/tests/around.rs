@@ -230,7 +230,8 @@ fn what_drovers_own_steps_keep_kubevirt_from_is_put_back_however_the_upgrade_end
         }));
         ground
     };
-    let endings: [(&str, fn(&mut Ground)); 4] = [
+    type End = fn(&mut Ground);
+    let endings: [(&str, End); 4] = [
         ("success", |ground| {
             ground.finish("apply-manifests");
             ground.settle();
