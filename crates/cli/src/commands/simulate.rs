@@ -27,6 +27,9 @@ const DOUBLES: usize = 47;
 
 /// Where not every crash has a run of its own, they are tried in so many runs on either side of the writes.
 const TURNS: u64 = 2;
+/// But not of scenarios of which so few are tried at all: one run of a hundred nodes takes longer than a hundred of three. Crashes throughout meet all
+/// of their writes, too.
+const FEW: usize = 1000;
 
 #[derive(Debug, Args)]
 pub struct SimulateArgs {
@@ -151,7 +154,8 @@ fn parts(args: &SimulateArgs, scenario: &Scenario) -> Vec<Part> {
             let random = RANDOM.div_ceil(scenario.sampled.unwrap_or(1));
             let every = if args.whole || args.scenario.is_some() { 1 } else { DOUBLES };
             let doubles = Part::DoubleCrashes { every };
-            let turns = Part::CrashesInTurn(if scenario.sampled.is_some() { TURNS } else { 0 });
+            let in_turn = scenario.sampled.is_some_and(|sampled| sampled < FEW);
+            let turns = Part::CrashesInTurn(if in_turn { TURNS } else { 0 });
             vec![Part::Crashes, Part::CrashesThroughout, turns, Part::Pairs, doubles, Part::Random(random)]
         }
     }

@@ -114,6 +114,7 @@ const OUT_OF_REACH: &[(&str, &str)] = &[
     ("PlannerNoteDrainError", UNMET),
     ("PlannerDeleteJob", UNMET),
     ("ControlPlane/ClusterPaused", REFUSED),
+    ("ControlPlane/NothingToUpdate", UNMET),
     ("ControlPlane/AnotherControllerActs", REFUSED),
     ("ControlPlane/VersionRefused", REFUSED),
     ("ControlPlane/CertificatesMissing", REFUSED),
