@@ -48,16 +48,16 @@ impl ElectionOptions {
 /// Stands for election for ever; tells the engine and its hands when it leads and when no longer.
 #[derive(Debug)]
 pub struct Candidate {
-    pub api: Api,
-    pub clock: Clock,
-    pub options: ElectionOptions,
+    api: Api,
+    clock: Clock,
+    options: ElectionOptions,
     /// Unique to this process: whoever starts again is somebody else.
-    pub identity: String,
-    pub leading_until: watch::Sender<Option<Instant>>,
-    pub inbox: UnboundedSender<Message>,
-    pub seen: Option<Record>,
+    identity: String,
+    leading_until: watch::Sender<Option<Instant>>,
+    inbox: UnboundedSender<Message>,
+    seen: Option<Record>,
     /// The Lease as it was answered when it was last taken or renewed.
-    pub ours: Option<Value>,
+    ours: Option<Value>,
 }
 
 /// Whose the Lease is.
@@ -70,12 +70,25 @@ enum Standing {
 
 /// A Lease as last seen, and when it was first seen so.
 #[derive(Debug)]
-pub struct Record {
+struct Record {
     spec: Value,
     since: Instant,
 }
 
 impl Candidate {
+    /// A candidate, and until when it leads, for those who write in its name.
+    pub fn new(
+        api: Api,
+        clock: Clock,
+        options: ElectionOptions,
+        identity: String,
+        inbox: UnboundedSender<Message>,
+    ) -> (Self, watch::Receiver<Option<Instant>>) {
+        let (leading_until, seen_by_others) = watch::channel(None);
+        let candidate = Candidate { api, clock, options, identity, leading_until, inbox, seen: None, ours: None };
+        (candidate, seen_by_others)
+    }
+
     pub async fn stand(mut self) {
         if !self.options.stands {
             self.set(Some(Instant::now() + FOR_EVER));

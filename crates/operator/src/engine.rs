@@ -119,7 +119,6 @@ impl Operator {
     /// task of its own outlives it.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let (inbox, messages) = unbounded_channel();
-        let (leading, leading_until) = watch::channel(None);
         let mut tasks = JoinSet::new();
         let drives_plans = self.options.plans;
         for kind in WATCHED.into_iter().filter(|_| drives_plans) {
@@ -140,17 +139,14 @@ impl Operator {
                 follow(api, clock, Kind::Pod, namespace, inbox).await;
             }
         });
-        let candidate = Candidate {
-            api: self.api.clone(),
-            clock: self.options.clock,
-            options: self.options.election.clone(),
-            identity: self.options.identity.clone(),
-            leading_until: leading,
-            inbox: inbox.clone(),
-            seen: None,
-            ours: None,
-        };
-        let stands = candidate.options.stands;
+        let stands = self.options.election.stands;
+        let (candidate, leading_until) = Candidate::new(
+            self.api.clone(),
+            self.options.clock,
+            self.options.election.clone(),
+            self.options.identity.clone(),
+            inbox.clone(),
+        );
         tasks.spawn(candidate.stand());
         if let Some(node) = self.options.node.clone() {
             let (controller, identity) = (self.options.settings.controller.clone(), self.options.identity.clone());

@@ -69,18 +69,8 @@ impl Keeper {
         let KeeperOptions { identity, election, clock, .. } = self.options.clone();
         let api = Api::new(self.client, clock);
         let mut tasks = JoinSet::new();
-        let (leading, leading_until) = watch::channel(None);
         let (inbox, turns) = unbounded_channel();
-        let candidate = Candidate {
-            api: api.clone(),
-            clock,
-            options: election.clone(),
-            identity: identity.clone(),
-            leading_until: leading,
-            inbox,
-            seen: None,
-            ours: None,
-        };
+        let (candidate, leading_until) = Candidate::new(api.clone(), clock, election.clone(), identity.clone(), inbox);
         tasks.spawn(candidate.stand());
         let shift = Shift {
             api: api.clone(),

@@ -9,7 +9,6 @@ use drover_clock::Clock;
 use drover_core::guest::tanzu::Settings;
 use kube::Client;
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::Guests;
@@ -69,18 +68,8 @@ impl Clusters {
             let ear = Ear { part, to: desk.clone(), listed: Vec::new() };
             tasks.spawn(follow::follow(api.clone(), clock, part.followed(), ear));
         }
-        let (leading, leading_until) = watch::channel(None);
         let (inbox, turns) = unbounded_channel();
-        let candidate = Candidate {
-            api: api.clone(),
-            clock,
-            options: election.clone(),
-            identity: identity.clone(),
-            leading_until: leading,
-            inbox,
-            seen: None,
-            ours: None,
-        };
+        let (candidate, leading_until) = Candidate::new(api.clone(), clock, election.clone(), identity.clone(), inbox);
         tasks.spawn(candidate.stand());
         let shift = Shift::new(api.clone(), self.options, desk, leading_until);
         tokio::select! {

@@ -105,18 +105,8 @@ impl Planner {
             let ear = Ear { part, to: desk.clone(), objects: Vec::new() };
             tasks.spawn(follow::follow(api.clone(), clock, part.collection(&namespace), ear));
         }
-        let (leading, leading_until) = watch::channel(None);
         let (inbox, turns) = unbounded_channel();
-        let candidate = Candidate {
-            api: api.clone(),
-            clock,
-            options: election.clone(),
-            identity: identity.clone(),
-            leading_until: leading,
-            inbox,
-            seen: None,
-            ours: None,
-        };
+        let (candidate, leading_until) = Candidate::new(api.clone(), clock, election.clone(), identity.clone(), inbox);
         tasks.spawn(candidate.stand());
         let shift = Shift {
             client: self.client,
