@@ -112,7 +112,7 @@ fn conditions(upgrade: &Value) -> BTreeMap<&str, &str> {
     all.filter_map(|one| Some((one["type"].as_str()?, one["status"].as_str()?))).collect()
 }
 
-/// The plan of seed 003 for several nodes, on the definition that Harvester installs.
+/// Pauses as the plan of their tests has it for several nodes, on the definition that Harvester installs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the lab: make test-real"]
 async fn an_upgrade_is_admitted_pauses_goes_on_and_ends() -> Result<()> {
@@ -203,6 +203,44 @@ async fn an_upgrade_is_admitted_pauses_goes_on_and_ends() -> Result<()> {
     ensure!(jobs.lines().count() == 6, "{jobs}");
     let capi = get(lab, &["-n", "fleet-local", "clusters.cluster.x-k8s.io", "local"])?;
     ensure!(capi["status"]["phase"] == "Provisioned", "{capi:#}");
+    // The next one is let in.
+    ground.held.hold(Part::Images);
+    ground.create(&asked("hvst-upgrade-next", &json!({})))?;
+    Ok(())
+}
+
+/// The same for the only node: the very release that runs, and the setting in its shortest form.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the lab: make test-real"]
+async fn the_only_node_waits_for_its_user_and_is_upgraded() -> Result<()> {
+    let config = json!({ "nodeUpgradeOption": { "mode": "manual" } });
+    let only = json!({
+        "name": "only", "nodes": 1, "from": NEW_KUBELET, "to": NEW_KUBELET,
+        "harvester": { "servers": 1, "ownPlanner": true, "os": NEW_SYSTEM, "config": config, "upgrade": { "name": "unused" } },
+    });
+    let ground = Ground::up(&serde_json::from_value(only)?).await?;
+    let upgrade = "hvst-upgrade-only";
+    ground.create(&asked(upgrade, &json!({})))?;
+
+    ground.until_state(upgrade, "node-1", "Node-upgrade paused").await?;
+    ensure!(ground.marked()? == ["node-1"]);
+    let begun = ground.upgrade(upgrade)?;
+    ensure!(begun["status"]["singleNode"] == "node-1", "{begun:#}");
+    ensure!(begun["metadata"]["annotations"][PAUSE_MAP] == r#"{"node-1":"pause"}"#, "{begun:#}");
+    let of_nodes = ["-n", SYSTEM, "jobs", "-l", "harvesterhci.io/upgradeComponent=node"];
+    let jobs = get(&ground.lab, &of_nodes)?;
+    ensure!(jobs["items"] == json!([]), "{jobs:#}");
+
+    ground.lab.kubectl(&["annotate", "node", "node-1", &format!("{PAUSE}-")])?;
+    ground.until_label(upgrade, "Succeeded").await?;
+    until("it is cleaned up", || {
+        Ok(ground.upgrade(upgrade)?["metadata"]["labels"]["harvesterhci.io/upgradeCleanup"] == "Succeeded")
+    })
+    .await?;
+    let jobs = get(&ground.lab, &of_nodes)?;
+    let names: Vec<&str> = jobs["items"].as_array().into_iter().flatten().map(ground::name).collect();
+    ensure!(names == ["hvst-upgrade-only-single-node-upgrade-node-1"], "{names:?}");
+    ground.holds_no_marks()?;
     // The next one is let in.
     ground.held.hold(Part::Images);
     ground.create(&asked("hvst-upgrade-next", &json!({})))?;
