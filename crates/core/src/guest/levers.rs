@@ -13,6 +13,7 @@ mod stuck;
 mod tests;
 
 pub use awaited::{Awaited, Far, Waited};
+pub(crate) use below::below;
 pub use following::{Halted, Next, Waiting, follow};
 pub use keeping::{AllAwaited, Said, Stand, Terms, Turn, Work, asked, keep, said, work};
 pub use stuck::{READ, Stuck, seen};
