@@ -57,7 +57,11 @@ pub fn course(view: &View<'_>, workers: &Workers<'_>, before: &ControlPlane) -> 
     let deployment = workers.deployment;
     let state = State::of(deployment);
     if workers.wanted != workers.current {
-        return begin(view, workers, &state, before);
+        let course = begin(view, workers, &state, before);
+        // How many there are does not wait with what they are made of.
+        let may_scale = course.writes.is_empty() && !state.paused && places::paused(view).is_none();
+        let scaled = scaled(view, deployment).filter(|_| may_scale);
+        return Course { writes: scaled.into_iter().chain(course.writes).collect(), ..course };
     }
     let current = workers.current.to_string();
     if let Some(failed) = state.failed.as_ref().filter(|failed| failed.target == current) {
@@ -70,12 +74,11 @@ pub fn course(view: &View<'_>, workers: &Workers<'_>, before: &ControlPlane) -> 
         });
         return Course::write(deployment, patch, "let workers go on").in_its_place(view);
     }
-    let count = &view.tkc["spec"]["topology"]["workers"]["count"];
-    if count.is_i64() && deployment["spec"]["replicas"] != *count {
-        if let Some(wait) = places::paused(view) {
-            return Course::wait(wait);
-        }
-        return Course::write(deployment, json!({ "spec": { "replicas": count } }), "change the number of workers");
+    if let Some(write) = scaled(view, deployment) {
+        return match places::paused(view) {
+            Some(wait) => Course::wait(wait),
+            None => Course { writes: vec![write], ..Course::default() },
+        };
     }
     if is_complete(view, deployment) {
         return match state.failed {
@@ -95,6 +98,17 @@ pub fn course(view: &View<'_>, workers: &Workers<'_>, before: &ControlPlane) -> 
         return Course { waits: vec![wait], ..held };
     }
     watch(view, workers)
+}
+
+/// How many workers there are to be, and how many are asked for, if that is not the same.
+pub fn scales<'a>(view: &View<'a>, deployment: &'a Value) -> Option<(&'a Value, &'a Value)> {
+    let (there, wanted) = (&deployment["spec"]["replicas"], &view.tkc["spec"]["topology"]["workers"]["count"]);
+    (wanted.is_i64() && there != wanted).then_some((there, wanted))
+}
+
+fn scaled(view: &View<'_>, deployment: &Value) -> Option<Write> {
+    let (_, wanted) = scales(view, deployment)?;
+    Some(guarded(deployment, json!({ "spec": { "replicas": wanted } }), "change the number of workers"))
 }
 
 /// What our marks on a MachineDeployment say.
