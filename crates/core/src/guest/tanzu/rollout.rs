@@ -292,16 +292,22 @@ fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
     let available = number(&set["status"]["availableReplicas"]);
     if available < joined {
         let object = Object::of(Side::Management, set);
-        // Which it is the guest alone knows. Time runs against all of them together.
-        let is_ready = |node: &&str| view.nodes.and_then(|nodes| nodes.get(*node)).copied().unwrap_or(true);
-        let unready = alive.iter().filter_map(|machine| machine["status"]["nodeRef"]["name"].as_str());
-        let unready: Vec<&str> = unready.filter(|node| !is_ready(node)).collect();
-        let sentence = match unready.as_slice() {
-            [] => format!("Nodes of {object} are not ready"),
-            [node] => format!("Node {node} of {object} is not ready"),
-            nodes => format!("Nodes {} of {object} are not ready", nodes.join(", ")),
+        // Which it is the guest alone knows: as long as it does not answer, those stay that it named before, and if it never did, time runs
+        // against all of them together.
+        let is_unready = |node: &Object| match view.nodes.and_then(|nodes| nodes.get(&node.name)) {
+            Some(ready) => !ready,
+            None => view.is_counted(node, Reason::NodeNotReady),
         };
-        waits.push(limited(view, object, Reason::NodeNotReady, sentence));
+        let nodes = alive.iter().filter_map(|machine| machine["status"]["nodeRef"]["name"].as_str()).map(node_of_guest);
+        let unready: Vec<Object> = nodes.filter(is_unready).collect();
+        if unready.is_empty() {
+            let sentence = format!("Nodes of {object} are not ready");
+            waits.push(limited(view, object.clone(), Reason::NodeNotReady, sentence));
+        }
+        for node in unready {
+            let sentence = format!("Node {} of {object} is not ready", node.name);
+            waits.push(limited(view, node, Reason::NodeNotReady, sentence));
+        }
     }
     if alive.len() < number(&set["spec"]["replicas"]) {
         let said = [&set["status"]["errorReason"], &set["status"]["errorMessage"]].map(text);
@@ -316,6 +322,11 @@ fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
         waits.push(limited(view, object, Reason::WorkersRolling, sentence));
     }
     waits
+}
+
+fn node_of_guest(name: &str) -> Object {
+    let [api_version, kind, name] = ["v1", "Node", name].map(str::to_owned);
+    Object { side: Side::Guest, api_version, kind, namespace: String::new(), name }
 }
 
 fn not_made(view: &View<'_>, of: &Value, why: &str) -> Wait {

@@ -393,6 +393,32 @@ fn a_node_that_is_not_ready_is_named_where_the_guest_tells_which() {
 }
 
 #[test]
+fn each_node_has_its_own_time_to_get_ready_also_while_the_guest_does_not_answer() {
+    let mut scene = rolling();
+    scene.worker("worker-3", "new", true);
+    scene.change(Collection::Sets, "new", |set| set["status"]["availableReplicas"] = json!(0));
+    let node = text(&scene.own.get(Collection::Machines, "worker-3").unwrap()["status"]["nodeRef"]["name"]).to_owned();
+    // As long as others join one after the other, there is always one that is not ready.
+    for other in ["node-a", "node-b", "node-c"] {
+        scene.change(Collection::Machines, "worker-3", |one| one["status"]["nodeRef"]["name"] = json!(other));
+        scene.nodes = Some([(other.to_owned(), false)].into());
+        scene.goes_on();
+        scene.passes(10);
+        scene.goes_on();
+        assert_eq!(scene.phase(), "updating");
+    }
+    scene.change(Collection::Machines, "worker-3", |one| one["status"]["nodeRef"]["name"] = json!(node));
+    scene.nodes = Some([(node.clone(), false)].into());
+    scene.goes_on();
+    scene.passes(10);
+    scene.nodes = None;
+    scene.goes_on();
+    scene.passes(5);
+
+    halts(scene, &format!("Node {node} of MachineSet/default/new is not ready"));
+}
+
+#[test]
 fn the_number_of_workers_of_a_paused_cluster_stays() {
     let mut scene = settled();
     scene.goes_on();
