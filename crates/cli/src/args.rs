@@ -4,7 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use drover_core::plan::duration::GoDuration;
 use drover_operator::Connection;
+use jiff::SignedDuration;
 
 use crate::commands::{
     control_plane_recover_certs, control_plane_upgrade, corral, crds, demo, drain, node, operator, preflight, simulate,
@@ -71,6 +73,18 @@ pub struct ConnectionArgs {
 impl ConnectionArgs {
     pub fn connection(&self) -> Connection {
         Connection { kubeconfig: self.kubeconfig.clone(), context: self.context.clone(), server: None }
+    }
+}
+
+/// How long a machine may take if nothing else is said.
+pub const MACHINE_TIMEOUT: &str = "15m";
+
+pub fn machine_timeout(text: &str) -> Result<SignedDuration, String> {
+    let limit = GoDuration::parse(text).map(SignedDuration::from);
+    let limit = limit.ok_or_else(|| format!("{text:?} is no duration such as 15m or 1h30m"))?;
+    match limit.is_positive() {
+        true => Ok(limit),
+        false => Err("a machine must be given longer than nothing".to_owned()),
     }
 }
 

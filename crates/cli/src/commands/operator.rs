@@ -11,7 +11,6 @@ use std::sync::Arc;
 use anyhow::bail;
 use clap::Args;
 use drover_clock::Clock;
-use drover_core::guest::MACHINE_TIMEOUT;
 use drover_core::guest::tanzu::Settings as GuestSettings;
 use drover_core::harvester::Settings;
 use drover_operator::clusters::{Keeper, KeeperOptions};
@@ -21,8 +20,9 @@ use drover_operator::{
     Connection, ElectionOptions, HttpChannels, Operator, OperatorOptions, Place, Planner, PlannerOptions, WatchOptions,
     Watcher, WebhookOptions, Webhooks, connect,
 };
+use jiff::SignedDuration;
 
-use crate::args::Format;
+use crate::args::{Format, MACHINE_TIMEOUT, machine_timeout};
 use crate::{logging, signals};
 use settings::Environment;
 
@@ -70,6 +70,9 @@ pub struct OperatorArgs {
     /// The labels of Nodes on which the Jobs of guest clusters may run, KEY=VALUE and so on; empty: on any [default: those of a control plane]
     #[arg(long, value_name = "LABELS", value_parser = labels)]
     guest_job_node_selector: Option<Labels>,
+    /// How long each new machine of a guest cluster may take to become a Node that is ready, and an old one to go
+    #[arg(long, value_name = "DURATION", default_value = MACHINE_TIMEOUT, value_parser = machine_timeout)]
+    machine_timeout: SignedDuration,
     /// Read for compatibility: one thread does it all
     #[arg(long, value_name = "N")]
     threads: Option<u32>,
@@ -171,8 +174,9 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
             Planner::new(client.clone(), planner).run(until_told())
         });
         let guests = runs(Controller::Guest).then(|| {
+            let selector = args.guest_job_node_selector.clone();
             let mut clusters =
-                guests(&options.identity, &options.settings.kubectl_image, args.guest_job_node_selector.clone());
+                guests(&options.identity, &options.settings.kubectl_image, args.machine_timeout, selector);
             clusters.limit = Some(args.guest_limit).filter(|limit| *limit > 0);
             let ElectionOptions { namespace, name, .. } = &clusters.election;
             tracing::info!("TanzuKubernetesClusters, Lease {namespace}/{name}");
@@ -181,6 +185,7 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
         let clusters = runs(Controller::Cluster).then(|| {
             let mut keeper = KeeperOptions::new(&options.namespace, &options.identity, Clock::real());
             keeper.limit = Some(args.guest_limit).filter(|limit| *limit > 0);
+            keeper.machine_timeout = args.machine_timeout;
             let ElectionOptions { namespace, name, .. } = &keeper.election;
             tracing::info!("Clusters of Cluster API that are left to an operator, Lease {namespace}/{name}");
             Keeper::new(client.clone(), keeper).run(until_told())
@@ -232,11 +237,16 @@ fn watch(connection: &Connection, listen: SocketAddr) -> anyhow::Result<()> {
 }
 
 /// How guest clusters are kept.
-fn guests(identity: &str, image: &str, node_selector: Option<Labels>) -> ClustersOptions {
+fn guests(
+    identity: &str,
+    image: &str,
+    machine_timeout: SignedDuration,
+    node_selector: Option<Labels>,
+) -> ClustersOptions {
     let settings = GuestSettings {
         image: image.to_owned(),
         service_account: GUEST_SERVICE_ACCOUNT.to_owned(),
-        machine_timeout: MACHINE_TIMEOUT,
+        machine_timeout,
         node_selector,
     };
     ClustersOptions::new(identity, settings, Arc::new(RealGuests), Clock::real())
@@ -310,6 +320,16 @@ mod tests {
         assert!(!options.election.stands);
         assert_eq!(options.node.as_deref(), Some("n1"));
         assert!(super::options(&read(&[]), &Environment::default()).election.stands);
+    }
+
+    #[test]
+    fn how_long_a_machine_may_take_is_a_quarter_of_an_hour_unless_something_else_is_said() {
+        let of = |args: &[&str]| read(args).machine_timeout;
+
+        assert_eq!(of(&[]), drover_core::guest::MACHINE_TIMEOUT);
+        assert_eq!(of(&["--machine-timeout=1h30m"]), SignedDuration::from_mins(90));
+        assert!(machine_timeout("0s").is_err_and(|why| why.contains("longer than nothing")));
+        assert!(machine_timeout("soon").is_err_and(|why| why.contains("no duration such as 15m or 1h30m")));
     }
 
     #[test]

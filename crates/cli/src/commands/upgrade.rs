@@ -7,16 +7,16 @@ use clap::{Args, Subcommand};
 use drover_api::marks::ACCEPT;
 use drover_clock::Clock;
 use drover_core::cluster::{Cluster, ObjectRef};
-use drover_core::guest::MACHINE_TIMEOUT;
 use drover_core::guest::levers::Refusal;
 use drover_core::preflight::{Intent, Severity, examine};
 use drover_operator::clusters::{ClusterError, ClusterVerbs, Started};
 use drover_operator::guest::TanzuVerbs;
 use drover_operator::harvester::verbs::Verbs;
 use drover_operator::{connect, survey};
+use jiff::SignedDuration;
 use kube::Client;
 
-use crate::args::{ConnectionArgs, Usage};
+use crate::args::{ConnectionArgs, MACHINE_TIMEOUT, Usage, machine_timeout};
 use crate::output::print;
 
 #[derive(Debug, Args)]
@@ -52,6 +52,9 @@ struct Start {
     /// Stay until a Cluster of Cluster API is done: its workers are raised when their turn comes, and it is paused if a new machine fails
     #[arg(long)]
     wait: bool,
+    /// How long each new machine may take to become a Node, with --wait
+    #[arg(long, value_name = "DURATION", default_value = MACHINE_TIMEOUT, value_parser = machine_timeout, requires = "wait")]
+    machine_timeout: SignedDuration,
     /// Leave a Cluster of Cluster API to an operator with the controller cluster, which begins when its turn comes and does all that --wait does
     #[arg(long, conflicts_with = "wait")]
     by_operator: bool,
@@ -264,7 +267,7 @@ async fn begin(start: &Start) -> anyhow::Result<()> {
         check(client, object, |cluster| cluster_intent(cluster, (namespace, name), &start.to)).await?;
     }
     if start.wait {
-        verbs.follow(&start.to, MACHINE_TIMEOUT, &mut |sentence| drop(print(&format!("{sentence}\n")))).await?;
+        verbs.follow(&start.to, start.machine_timeout, &mut |sentence| drop(print(&format!("{sentence}\n")))).await?;
         return print(&format!("cluster/{namespace}/{name} is at {}\n", start.to));
     }
     let Started { raised, taken_back } = verbs.start(&start.to).await?;

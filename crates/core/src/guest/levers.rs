@@ -13,6 +13,7 @@ mod stuck;
 mod tests;
 
 pub use awaited::{Awaited, Far, Waited};
+pub(crate) use below::below;
 pub use following::{Halted, Next, Waiting, follow};
 pub use keeping::{AllAwaited, Said, Stand, Terms, Turn, Work, asked, keep, said, work};
 pub use stuck::{READ, Stuck, seen};
@@ -21,14 +22,11 @@ use drover_api::cluster_api::PAUSED;
 use drover_api::marks::{AFTER, PROGRESS, UPGRADE_TO};
 use serde_json::{Value, json};
 
-use super::order::Version;
+use super::order::{Version, may_lag};
 use crate::after::{self, Name};
 use crate::cluster::cluster_api::{Cluster as Guest, KubeadmControlPlane, Machine, MachineDeployment, is_paused};
 use crate::cluster::{Cluster, Meta, ObjectRef, Projection};
 use crate::why::{Pool, Progress, is_part_of_another};
-
-/// More minor versions a worker may not be behind.
-const WIDEST_SKEW: u64 = 3;
 
 /// One change of one object, guarded by what it was decided on.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,9 +66,9 @@ pub enum Refusal {
     )]
     Skips { to: String, runs: String, what: String },
     #[error(
-        "{what} is of {runs}, more than {WIDEST_SKEW} minor versions behind {to}: raise the workers first, to what the control plane is of"
+        "{what} is of {runs}, more than {may_lag} minor versions behind {to}: raise the workers first, to what the control plane is of"
     )]
-    WorkersTooOld { to: String, runs: String, what: String },
+    WorkersTooOld { to: String, runs: String, what: String, may_lag: u64 },
     #[error(
         "the control plane is on its way to {to}, with {updated} of {wanted} machines: the workers are raised when it is done"
     )]
@@ -294,9 +292,10 @@ fn refuse(
     }
     for deployment in deployments {
         let Some(runs) = Version::parse(&deployment.spec.template.spec.version) else { continue };
-        if runs.minor() + WIDEST_SKEW < version.minor() {
+        let may_lag = may_lag(version.minor());
+        if runs.minor() + may_lag < version.minor() {
             let (runs, what) = said(&(runs, ObjectRef::of(*deployment).in_words()));
-            return Err(Refusal::WorkersTooOld { to: to.to_owned(), runs, what });
+            return Err(Refusal::WorkersTooOld { to: to.to_owned(), runs, what, may_lag });
         }
     }
     Ok(())

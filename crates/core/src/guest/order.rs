@@ -76,6 +76,11 @@ impl Version {
     }
 }
 
+/// How many minor versions a kubelet may be behind an API server of this one: <https://kubernetes.io/releases/version-skew-policy/>.
+pub fn may_lag(minor: u64) -> u64 {
+    if minor < 28 { 2 } else { 3 }
+}
+
 /// Without `v`.
 impl std::fmt::Display for Version {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,13 +1,16 @@
 //! Clusters of Cluster API: is the control plane well, and is there what new machines are made from?
 
+use drover_api::cluster_api::PAUSED;
 use jiff::SignedDuration;
 
 use super::certificates::{AN_AUTHORITY_ENDS, of_guest};
 use super::guests::{missing_secrets, not_running};
 use super::versions::Release;
 use super::{Asked, Check, Finding, Intent, Scope, Severity, path};
-use crate::cluster::cluster_api::{Cluster as Cluster_, MachineDeployment, Reference};
-use crate::cluster::{Cluster, ObjectRef};
+use crate::cluster::cluster_api::{Cluster as Cluster_, MachineDeployment, Reference, is_paused};
+use crate::cluster::{Cluster, ObjectRef, Projection};
+use crate::guest::may_lag;
+use crate::why;
 
 pub const CHECKS: &[Check] = &[
     Check {
@@ -17,7 +20,7 @@ pub const CHECKS: &[Check] = &[
         title: "The cluster or a part of it is paused",
         consequence: "Cluster API does nothing for what is paused: the upgrade never begins, or stops half-way.",
         remedy: "un-pause it",
-        reads: &["Cluster", "MachineDeployment"],
+        reads: &["Cluster", "KubeadmControlPlane", "MachineDeployment"],
         look: paused,
     },
     Check {
@@ -45,7 +48,7 @@ pub const CHECKS: &[Check] = &[
         severity: Severity::Blocks,
         scope: Scope::ClusterApi,
         title: "Control plane and workers are too far apart",
-        consequence: "a worker may be up to three minor versions older than the control plane and never newer; the control plane rises one minor at a time.",
+        consequence: "a worker may be up to three minor versions older than the control plane (two before Kubernetes 1.28) and never newer; the control plane rises one minor at a time.",
         remedy: "upgrade step by step, the control plane first",
         reads: &["Cluster", "KubeadmControlPlane", "MachineDeployment"],
         look: skew,
@@ -86,7 +89,7 @@ pub const CHECKS: &[Check] = &[
         scope: Scope::ClusterApi,
         title: "The certificates of a control plane machine end within a month",
         consequence: "an upgrade that takes longer than planned meets their end.",
-        remedy: "let the control plane be rolled out before (spec.rolloutBefore.certificatesExpiryDays)",
+        remedy: "let the control plane be rolled out before (certificatesExpiryDays in spec.rollout.before of the KubeadmControlPlane, in v1beta1 in spec.rolloutBefore)",
         reads: &["Machine"],
         look: certificates,
     },
@@ -112,24 +115,18 @@ fn deployments<'a>(cluster: &'a Cluster, own: &'a Cluster_) -> impl Iterator<Ite
 
 fn paused(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     let Some(own) = asked(intent) else { return Vec::new() };
-    let mut findings = Vec::new();
-    let namespace = &own.metadata.namespace;
-    if own.spec.paused {
-        let remedy = format!(
-            "kubectl -n {namespace} patch cluster {} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'",
-            own.metadata.name
-        );
-        findings.push(Finding::new(format!("cluster {} is paused", path(own))).on(own).remedy(remedy));
-    }
-    for deployment in deployments(cluster, own).filter(|deployment| deployment.spec.paused) {
-        let remedy = format!(
-            "kubectl -n {namespace} patch machinedeployment {} --type merge -p '{{\"spec\":{{\"paused\":false}}}}'",
-            deployment.metadata.name
-        );
-        let sentence = format!("machine deployment {} is paused", path(deployment));
-        findings.push(Finding::new(sentence).on(deployment).remedy(remedy));
-    }
-    findings
+    let plane = cluster.cluster_api.control_plane_of(own).filter(|plane| is_paused(&plane.metadata));
+    let whole = own.is_paused().then(|| pause(own, "cluster", "cluster"));
+    let plane = plane.map(|plane| pause(plane, "control plane", "kubeadmcontrolplane"));
+    let workers = deployments(cluster, own).filter(|deployment| deployment.is_paused());
+    let workers = workers.map(|deployment| pause(deployment, "machine deployment", "machinedeployment"));
+    whole.into_iter().chain(plane).chain(workers).collect()
+}
+
+fn pause<T: Projection>(object: &T, what: &str, kind: &str) -> Finding {
+    let how = if is_paused(object.metadata()) { format!(" ({PAUSED})") } else { String::new() };
+    let remedy = why::paused(object, kind).remedy.unwrap_or_default();
+    Finding::new(format!("{what} {} is paused{how}", path(object))).on(object).remedy(remedy)
 }
 
 fn unwell(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
@@ -206,9 +203,10 @@ fn skew(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     }
     for deployment in deployments(cluster, own) {
         let Some(version) = Release::parse(&deployment.spec.template.spec.version) else { continue };
+        let may_lag = may_lag(target.minor);
         let problem = match version.minor {
-            minor if minor > target.minor => "newer than the control plane would be",
-            minor if minor + 3 < target.minor => "more than three minor versions behind",
+            minor if minor > target.minor => "newer than the control plane would be".to_owned(),
+            minor if minor + may_lag < target.minor => format!("more than {may_lag} minor versions behind"),
             _ => continue,
         };
         let sentence = format!("machine deployment {} is {version}, {problem} ({target})", path(deployment));

@@ -11,6 +11,7 @@ use super::nodes::named;
 use super::upgrades::switch;
 use super::{Asked, Check, Finding, Intent, Scope, Severity};
 use crate::cluster::{Cluster, Node, ObjectRef};
+use crate::guest::may_lag;
 use crate::plan::version::is_lower;
 
 pub const CHECKS: &[Check] = &[
@@ -39,7 +40,7 @@ pub const CHECKS: &[Check] = &[
         severity: Severity::Blocks,
         scope: Scope::Nodes,
         title: "A kubelet is too far from the API server",
-        consequence: "a kubelet may be up to three minor versions older than the API server and never newer: it would lose its node.",
+        consequence: "a kubelet may be up to three minor versions older than the API server (two before Kubernetes 1.28) and never newer: it would lose its node.",
         remedy: "upgrade the kubelets that are behind first",
         reads: &["Node"],
         look: skew,
@@ -179,6 +180,7 @@ fn skew(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
     // A control plane that is raised leaves its kubelets behind until their turn comes.
     let raised = intent.nodes(cluster).into_iter().any(is_control_plane);
     let server = intent.kubernetes(cluster).filter(|target| raised && *target > current).unwrap_or(current);
+    let may_lag = may_lag(server.minor);
     let finding = |node: &Node| {
         let kubelet = release_of(node)?;
         let name = &node.metadata.name;
@@ -186,8 +188,8 @@ fn skew(cluster: &Cluster, intent: &Intent) -> Vec<Finding> {
             minor if minor > server.minor => {
                 format!("the kubelet of node {name} is {kubelet}, newer than the API server's {server}")
             }
-            minor if minor + 3 < server.minor => {
-                format!("the kubelet of node {name} is {kubelet}, more than three minor versions behind {server}")
+            minor if minor + may_lag < server.minor => {
+                format!("the kubelet of node {name} is {kubelet}, more than {may_lag} minor versions behind {server}")
             }
             _ => return None,
         };

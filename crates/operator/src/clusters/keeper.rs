@@ -11,7 +11,7 @@ use drover_clock::{Clock, between, later};
 use drover_core::cluster::{Cluster, RESOURCES};
 use drover_core::guest::MACHINE_TIMEOUT;
 use drover_core::guest::levers::{AllAwaited, Lever, READ, Terms, Turn, Work, keep, work};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
@@ -37,13 +37,16 @@ pub struct KeeperOptions {
     pub election: ElectionOptions,
     /// So many clusters are raised at once; none: all that are asked for.
     pub limit: Option<usize>,
+    /// How long a new machine may take.
+    pub machine_timeout: SignedDuration,
     pub clock: Clock,
 }
 
 impl KeeperOptions {
     pub fn new(namespace: &str, identity: &str, clock: Clock) -> Self {
         let election = ElectionOptions::new(namespace, "drover-cluster");
-        KeeperOptions { identity: identity.to_owned(), election, limit: Some(LIMIT), clock }
+        let (identity, limit) = (identity.to_owned(), Some(LIMIT));
+        KeeperOptions { identity, election, limit, machine_timeout: MACHINE_TIMEOUT, clock }
     }
 }
 
@@ -187,8 +190,9 @@ impl Shift {
         // A time that nobody can set.
         let now = clock.steady().now();
         self.awaited.look(seen, now);
-        let terms = Terms { machine: MACHINE_TIMEOUT, at_once: self.options.limit, now: clock.now() };
-        let mut wait = self.awaited.next(MACHINE_TIMEOUT).unwrap_or(LOOK_AT_ALL).min(LOOK_AT_ALL);
+        let machine = self.options.machine_timeout;
+        let terms = Terms { machine, at_once: self.options.limit, now: clock.now() };
+        let mut wait = self.awaited.next(machine).unwrap_or(LOOK_AT_ALL).min(LOOK_AT_ALL);
         for turn in keep(seen, &self.awaited, &terms) {
             let key = format!("{}/{}", turn.object.namespace, turn.object.name);
             if self.told.get(&key) != Some(&turn.sentence) {

@@ -127,6 +127,34 @@ impl Ground {
         }
     }
 
+    /// How a cluster stands in the table of all.
+    fn in_the_table(&self, cluster: &str) -> Value {
+        let table: Value = serde_json::from_str(&said(&self.drover(&["status", "clusters", "--output=json"]))).unwrap();
+        let lines = table["clusters"].as_array().unwrap();
+        lines.iter().find(|line| line["object"]["name"] == cluster).unwrap_or_else(|| panic!("{table:#}")).clone()
+    }
+
+    /// Real conditions are read as they are meant: of a cluster that has all that it asks for, nothing is said to be waited for or to be wrong.
+    fn await_calm(&self, cluster: &str) {
+        let object = format!("cluster/default/{cluster}");
+        let started = Instant::now();
+        loop {
+            let (why, line) = (said(&self.drover(&["why", &object])), self.in_the_table(cluster));
+            let preflight = self.drover(&["preflight", &object]);
+            // Where something cannot be checked it ends with 2.
+            let is_clear = preflight.status.code() != Some(1);
+            if why.contains("it waits for nothing") && line["complete"] == true && is_clear {
+                return;
+            }
+            let preflight = String::from_utf8_lossy(&preflight.stdout);
+            assert!(
+                started.elapsed() < PATIENCE,
+                "{cluster} is done, and this is said of it: {why}{line:#}{preflight}"
+            );
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
     /// The certificates of a cluster, by name.
     fn certificates(&self, cluster: &str) -> Vec<(String, Value)> {
         let read = |end: &&str| {
@@ -188,6 +216,9 @@ fn a_control_plane_and_workers_roll_by_our_engine_and_by_kubeadm_control_plane()
 
     let began = Instant::now();
     ground.start("kcp");
+    let (why, line) = (said(&ground.drover(&["why", "cluster/default/kcp"])), ground.in_the_table("kcp"));
+    assert!(why.contains(&format!("from {OLD} to {NEW}")), "{why}");
+    assert_eq!(line["needsSomebody"], false, "nobody has to do anything about a control plane that is replaced: {why}");
     ground.await_all("kcp", "control plane", 3, NEW);
     let by_kubeadm_control_plane = began.elapsed();
 
@@ -196,6 +227,8 @@ fn a_control_plane_and_workers_roll_by_our_engine_and_by_kubeadm_control_plane()
         ground.start(cluster);
     }
     let workers = ["own", "kcp"].map(|cluster| ground.await_all(cluster, "workers", 2, NEW)).iter().sum::<Duration>();
+
+    ground.await_calm("kcp");
 
     println!("three machines of a control plane, {OLD} to {NEW}:");
     println!("  drover control-plane-upgrade  {:6.1} s", by_drover.as_secs_f32());

@@ -108,6 +108,10 @@ fn what_cannot_be_or_would_come_to_nothing_is_refused() {
         assert!(said.contains(expected), "{to}: {said}");
     }
     assert!(started("v1.34.0", &[old_pool("v1.31.0")]).starts_with("KubeadmControlPlane"), "three are not too many");
+    let before = |workers: &str| [("plane", version("v1.26.1")), ("m", version("v1.26.1")), old_pool(workers)];
+    let said = started("v1.27.0", &before("v1.24.9"));
+    assert!(said.contains("more than 2 minor versions behind v1.27.0"), "three were, before 1.28: {said}");
+    assert!(started("v1.27.0", &before("v1.25.0")).starts_with("KubeadmControlPlane"), "two were not");
 }
 
 #[test]

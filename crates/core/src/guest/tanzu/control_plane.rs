@@ -18,14 +18,12 @@ use crate::decision::Act;
 use crate::guest::copy;
 use crate::guest::dialect::Dialect;
 use crate::guest::generated::{Fields, Generated};
-use crate::guest::order::{Order, Patches, Version};
+use crate::guest::order::{Order, Patches, Version, may_lag};
 use crate::guest::view::{Flow, Machine, View as ToolView};
 use crate::guest::wait::{Next, Object, Side, Write};
 
 /// How long after the end of a Job its Machines may still look as before: what is watched comes in any order.
 const AFTERMATH: SignedDuration = SignedDuration::from_secs(60);
-/// Of Kubernetes before and after 1.28, how many minor versions a kubelet may be behind.
-const OLDEST_WORKER: [u64; 2] = [2, 3];
 
 /// What becomes of the control plane.
 #[derive(Debug, PartialEq)]
@@ -362,7 +360,7 @@ fn unknown(view: &View<'_>, order: &Order) -> Option<Wait> {
 
 /// A kubelet may be only so many minor versions behind its API server.
 fn workers_too_old(view: &View<'_>, order: &Order) -> Option<Wait> {
-    let may_lag = OLDEST_WORKER[usize::from(order.version.minor() >= 28)];
+    let may_lag = may_lag(order.version.minor());
     let too_old = view.machines(false).find_map(|machine| {
         let version = Version::parse(text(&machine["spec"]["version"]))?;
         (version.minor() + may_lag < order.version.minor()).then_some((machine, version))

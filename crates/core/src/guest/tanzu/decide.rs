@@ -104,6 +104,9 @@ fn look(view: &View<'_>, found: &mut Findings) -> Held<Vec<Write>> {
     if let Ok(Some(pool)) = &pool {
         let name = text(&pool.deployment["metadata"]["name"]);
         differences.extend(pool.differences.iter().map(|what| format!("MachineDeployment {name}: {what}")));
+        let scales = rollout::scales(view, pool.deployment);
+        let said = |(there, wanted)| format!("MachineDeployment {name}: {} machines → {wanted}", shown(there));
+        differences.extend(scales.map(said));
     }
     differences.extend(addons::differences(view, &distribution));
     found.differences = differences;

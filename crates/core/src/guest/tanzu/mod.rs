@@ -170,9 +170,15 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// It goes on only after a person has done something.
+    /// An update that has begun goes on only after a person has done something.
     pub(crate) fn stops(self) -> bool {
         self.remedy().is_some()
+    }
+
+    /// Only a person ends it, also where that is no failure of an update.
+    pub(crate) fn needs_somebody(self) -> bool {
+        let of_people = [Reason::ClusterMissing, Reason::ClusterPaused, Reason::WorkersPaused, Reason::CannotChange];
+        self.stops() || of_people.contains(&self)
     }
 
     /// What that person can do, where the wait itself does not know better: nothing stops without a remedy.

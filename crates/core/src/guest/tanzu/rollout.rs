@@ -57,7 +57,11 @@ pub fn course(view: &View<'_>, workers: &Workers<'_>, before: &ControlPlane) -> 
     let deployment = workers.deployment;
     let state = State::of(deployment);
     if workers.wanted != workers.current {
-        return begin(view, workers, &state, before);
+        let course = begin(view, workers, &state, before);
+        // How many there are does not wait with what they are made of.
+        let may_scale = course.writes.is_empty() && !state.paused && places::paused(view).is_none();
+        let scaled = scaled(view, deployment).filter(|_| may_scale);
+        return Course { writes: scaled.into_iter().chain(course.writes).collect(), ..course };
     }
     let current = workers.current.to_string();
     if let Some(failed) = state.failed.as_ref().filter(|failed| failed.target == current) {
@@ -70,12 +74,11 @@ pub fn course(view: &View<'_>, workers: &Workers<'_>, before: &ControlPlane) -> 
         });
         return Course::write(deployment, patch, "let workers go on").in_its_place(view);
     }
-    let count = &view.tkc["spec"]["topology"]["workers"]["count"];
-    if count.is_i64() && deployment["spec"]["replicas"] != *count {
-        if let Some(wait) = places::paused(view) {
-            return Course::wait(wait);
-        }
-        return Course::write(deployment, json!({ "spec": { "replicas": count } }), "change the number of workers");
+    if let Some(write) = scaled(view, deployment) {
+        return match places::paused(view) {
+            Some(wait) => Course::wait(wait),
+            None => Course { writes: vec![write], ..Course::default() },
+        };
     }
     if is_complete(view, deployment) {
         return match state.failed {
@@ -95,6 +98,17 @@ pub fn course(view: &View<'_>, workers: &Workers<'_>, before: &ControlPlane) -> 
         return Course { waits: vec![wait], ..held };
     }
     watch(view, workers)
+}
+
+/// How many workers there are to be, and how many are asked for, if that is not the same.
+pub fn scales<'a>(view: &View<'a>, deployment: &'a Value) -> Option<(&'a Value, &'a Value)> {
+    let (there, wanted) = (&deployment["spec"]["replicas"], &view.tkc["spec"]["topology"]["workers"]["count"]);
+    (wanted.is_i64() && there != wanted).then_some((there, wanted))
+}
+
+fn scaled(view: &View<'_>, deployment: &Value) -> Option<Write> {
+    let (_, wanted) = scales(view, deployment)?;
+    Some(guarded(deployment, json!({ "spec": { "replicas": wanted } }), "change the number of workers"))
 }
 
 /// What our marks on a MachineDeployment say.
@@ -278,16 +292,22 @@ fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
     let available = number(&set["status"]["availableReplicas"]);
     if available < joined {
         let object = Object::of(Side::Management, set);
-        // Which it is the guest alone knows. Time runs against all of them together.
-        let is_ready = |node: &&str| view.nodes.and_then(|nodes| nodes.get(*node)).copied().unwrap_or(true);
-        let unready = alive.iter().filter_map(|machine| machine["status"]["nodeRef"]["name"].as_str());
-        let unready: Vec<&str> = unready.filter(|node| !is_ready(node)).collect();
-        let sentence = match unready.as_slice() {
-            [] => format!("Nodes of {object} are not ready"),
-            [node] => format!("Node {node} of {object} is not ready"),
-            nodes => format!("Nodes {} of {object} are not ready", nodes.join(", ")),
+        // Which it is the guest alone knows: as long as it does not answer, those stay that it named before, and if it never did, time runs
+        // against all of them together.
+        let is_unready = |node: &Object| match view.nodes.and_then(|nodes| nodes.get(&node.name)) {
+            Some(ready) => !ready,
+            None => view.is_counted(node, Reason::NodeNotReady),
         };
-        waits.push(limited(view, object, Reason::NodeNotReady, sentence));
+        let nodes = alive.iter().filter_map(|machine| machine["status"]["nodeRef"]["name"].as_str()).map(node_of_guest);
+        let unready: Vec<Object> = nodes.filter(is_unready).collect();
+        if unready.is_empty() {
+            let sentence = format!("Nodes of {object} are not ready");
+            waits.push(limited(view, object.clone(), Reason::NodeNotReady, sentence));
+        }
+        for node in unready {
+            let sentence = format!("Node {} of {object} is not ready", node.name);
+            waits.push(limited(view, node, Reason::NodeNotReady, sentence));
+        }
     }
     if alive.len() < number(&set["spec"]["replicas"]) {
         let said = [&set["status"]["errorReason"], &set["status"]["errorMessage"]].map(text);
@@ -302,6 +322,11 @@ fn under_way(view: &View<'_>, deployment: &Value) -> Vec<Wait> {
         waits.push(limited(view, object, Reason::WorkersRolling, sentence));
     }
     waits
+}
+
+fn node_of_guest(name: &str) -> Object {
+    let [api_version, kind, name] = ["v1", "Node", name].map(str::to_owned);
+    Object { side: Side::Guest, api_version, kind, namespace: String::new(), name }
 }
 
 fn not_made(view: &View<'_>, of: &Value, why: &str) -> Wait {

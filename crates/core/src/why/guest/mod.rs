@@ -22,24 +22,24 @@ use super::plan::once_a_root;
 use super::{Explanation, driver};
 use crate::cluster::cluster_api::{Cluster as Guest, Machine, MachineDeployment, Reference, is_paused};
 use crate::cluster::{Cluster, INSIDE, ObjectRef, Projection};
-use crate::guest::Version;
 use crate::guest::levers::{self, Halted, Stand, named};
+use crate::guest::{Version, may_lag};
 pub use machine::explain as explain_machine;
 pub use progress::{Pool, Progress, is_of};
 pub use tanzu::explain as explain_tanzu;
-
-/// More minor versions a worker may not be behind.
-const WIDEST_SKEW: u64 = 3;
 
 pub fn explain(cluster: &Cluster, own: &Guest) -> Explanation {
     let progress = Progress::of_cluster(cluster, own);
     let found = Found { cluster, object: ObjectRef::of(own), progress: &progress };
     let mut causes = found.parts(own);
-    causes.extend(left_to_an_operator(own, &progress).and_then(Cause::of));
+    let is_left = is_left(cluster, own);
+    if is_left || progress.differs || !is_of(&progress.to, levers::asked(own)) {
+        causes.extend(left_to_an_operator(own).and_then(Cause::of));
+    }
     if progress.differs {
         causes.extend(controllers(cluster, &found.object).and_then(Cause::of));
     }
-    found.tell(causes, pause(own, &progress))
+    found.tell(causes, pause(own, progress.differs || is_left))
 }
 
 /// What the parts of a cluster say that holds it up, the most decisive first.
@@ -73,7 +73,7 @@ impl Found<'_> {
         }
         for deployment in api.deployments_of(namespace, name) {
             let behind = behind(own, self.progress, deployment);
-            let chains = workers::holds(cluster, deployment).into_iter().chain(behind);
+            let chains = workers::holds(cluster, deployment, is_awaited(own, deployment)).into_iter().chain(behind);
             causes.extend(chains.map(below("its workers are not done")).filter_map(|one| self.cause(one, false)));
         }
         causes
@@ -157,7 +157,8 @@ pub fn paused<T: Projection>(object: &T, kind: &str) -> Link {
     Link::proven(ObjectRef::of(object), statement).remedy(remedy)
 }
 
-fn pause(own: &Guest, progress: &Progress) -> Option<Link> {
+/// A pause is as usual where nothing is left to be done.
+fn pause(own: &Guest, differs: bool) -> Option<Link> {
     if !own.is_paused() {
         return None;
     }
@@ -175,7 +176,7 @@ fn pause(own: &Guest, progress: &Progress) -> Option<Link> {
         true => link.remedy(format!("drover upgrade resume cluster/{namespace}/{name}")),
         false => link,
     };
-    Some(if progress.differs { link } else { link.as_usual() })
+    Some(if differs { link } else { link.as_usual() })
 }
 
 /// A template that is named and is not there.
@@ -215,10 +216,25 @@ fn topology(own: &Guest) -> Option<Chain> {
     }])
 }
 
-/// An upgrade that its owner has left to an operator, and that is not under way.
-fn left_to_an_operator(own: &Guest, progress: &Progress) -> Option<Chain> {
+/// Some part is of a lower version than the one that was left to an operator, or that is none.
+fn is_left(cluster: &Cluster, own: &Guest) -> bool {
     let to = levers::asked(own);
-    if to.is_empty() || is_of(&progress.to, to) && !progress.differs {
+    let is_lower = |to: Version| levers::below(cluster, own, &to).next().is_some();
+    !to.is_empty() && Version::parse(to).is_none_or(is_lower)
+}
+
+/// These workers are to be of a higher version, by the cluster's class or by what was left to an operator.
+fn is_awaited(own: &Guest, deployment: &MachineDeployment) -> bool {
+    let runs = Version::parse(&deployment.spec.template.spec.version);
+    let class = own.spec.topology.iter().map(|class| class.version.as_str());
+    let mut wanted = class.chain([levers::asked(own)]).filter_map(Version::parse);
+    wanted.any(|wanted| runs.as_ref().is_some_and(|runs| *runs < wanted))
+}
+
+/// An upgrade that its owner has left to an operator, and that is not under way.
+fn left_to_an_operator(own: &Guest) -> Option<Chain> {
+    let to = levers::asked(own);
+    if to.is_empty() {
         return None;
     }
     let name = ObjectRef::of(own).in_words();
@@ -274,15 +290,22 @@ fn behind(own: &Guest, progress: &Progress, deployment: &MachineDeployment) -> O
     if is_raised || progress.control_plane.updated < progress.control_plane.wanted {
         return None;
     }
+    let (is_awaited, is_paused) = (is_awaited(own, deployment), own.is_paused() || deployment.is_paused());
+    let is_too_old = old.minor() + may_lag(new.minor()) < new.minor();
+    // That tells.
+    if is_awaited && !is_too_old && (is_paused || left_to_an_operator(own).is_some()) {
+        return None;
+    }
     let (namespace, name) = (&own.metadata.namespace, &own.metadata.name);
     let statement =
         format!("{} is of {version}, and the control plane of {}", ObjectRef::of(deployment).in_words(), progress.to);
-    let link = Link::proven(ObjectRef::of(deployment), statement).remedy(format!(
-        "raise the workers, too: drover upgrade start cluster/{namespace}/{name} --to {}",
-        progress.to
-    ));
-    let is_too_old = old.minor() + WIDEST_SKEW < new.minor();
-    Some(vec![if is_too_old { link } else { link.as_usual() }])
+    let link = Link::proven(ObjectRef::of(deployment), statement);
+    let raise = format!("raise the workers, too: drover upgrade start cluster/{namespace}/{name} --to {}", progress.to);
+    Some(vec![match () {
+        () if is_too_old => link.remedy(raise),
+        () if is_awaited => link.outlook(Outlook::Yes).as_usual(),
+        () => link.remedy(raise).as_usual(),
+    }])
 }
 
 /// A part of Cluster API itself does not work.

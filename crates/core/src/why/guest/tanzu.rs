@@ -11,7 +11,7 @@ use drover_api::tanzu::{CONTROLLER_NAME, NAMESPACE};
 use super::super::link::{Cause, Certainty, Chain, Link, Outlook};
 use super::super::{Explanation, driver, job};
 use super::{Found, Progress, control_plane, is_of, machine, workers};
-use crate::cluster::cluster_api::Machine;
+use crate::cluster::cluster_api::{Machine, MachineDeployment};
 use crate::cluster::tanzu::GuestCluster;
 use crate::cluster::{Cluster, Job, ObjectRef, condition};
 use crate::guest::tanzu::Reason;
@@ -38,7 +38,8 @@ pub fn explain(cluster: &Cluster, guest: &GuestCluster) -> Explanation {
         add("its control plane is not done", chain, true);
     }
     for deployment in api.deployments_of(namespace, name) {
-        for chain in workers::holds(cluster, deployment) {
+        let is_awaited = is_awaited(guest, &progress, deployment);
+        for chain in workers::holds(cluster, deployment, is_awaited) {
             add("its workers are not done", chain, false);
         }
     }
@@ -54,8 +55,14 @@ pub fn explain(cluster: &Cluster, guest: &GuestCluster) -> Explanation {
     let told: Vec<ObjectRef> = causes.iter().flat_map(|cause| &cause.chain).map(|step| step.object.clone()).collect();
     let waits = guest.status.waits.iter().filter_map(|wait| published(guest, wait, &told));
     causes.extend(waits.collect::<Vec<_>>());
-    let pause = api.clusters.get(namespace, name).and_then(|own| super::pause(own, &progress));
+    let pause = api.clusters.get(namespace, name).and_then(|own| super::pause(own, progress.differs));
     found.tell(causes, pause)
+}
+
+/// Workers are to be made of something else than their MachineDeployment says: of another version, or as an operator says that waits for it.
+fn is_awaited(guest: &GuestCluster, progress: &Progress, deployment: &MachineDeployment) -> bool {
+    let is_of_another = !progress.to.is_empty() && !is_of(&deployment.spec.template.spec.version, &progress.to);
+    is_of_another || guest.status.waits.iter().any(|wait| wait.reason == Reason::WorkersPaused.to_string())
 }
 
 /// Add-ons that are not applied. One that is in error is reconciled again and again.
@@ -201,10 +208,12 @@ fn published(guest: &GuestCluster, wait: &PublishedWait, told: &[ObjectRef]) -> 
         return None;
     }
     let reason: Option<Reason> = serde_json::from_value(wait.reason.clone().into()).ok();
-    let stops = reason.is_some_and(Reason::stops);
     let link = Link::proven(object.clone(), wait.sentence.clone()).since(Some(wait.since.0));
     let link = Link { remedy: wait.remedy.clone(), ..link };
-    let link = if stops { link } else { link.outlook(Outlook::Yes).as_usual() };
+    let link = match reason.is_some_and(Reason::needs_somebody) {
+        true => link,
+        false => link.outlook(Outlook::Yes).as_usual(),
+    };
     let mut chain = vec![link];
     if object != own {
         chain.insert(0, Link::proven(own, "it is being updated").as_usual());

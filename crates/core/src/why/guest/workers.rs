@@ -1,7 +1,7 @@
 //! Why the Machines of a MachineDeployment are not as they are asked for.
 
 use drover_api::cluster_api::machine_set::{FAILED_CREATE, conditions};
-use drover_api::marks::{ON_FAILURE, RETURN, WORKERS_FAILED};
+use drover_api::marks::{HELD, ON_FAILURE, RETURN, WORKERS_FAILED};
 use serde_json::Value;
 
 use super::super::link::{Chain, Link, Outlook};
@@ -15,12 +15,12 @@ pub fn is_rolling(deployment: &MachineDeployment) -> bool {
     deployment.updated() < wanted || status.replicas != wanted || status.available_replicas < wanted
 }
 
-/// From the MachineDeployment down, each of what holds it up.
-pub fn holds(cluster: &Cluster, deployment: &MachineDeployment) -> Vec<Chain> {
+/// From the MachineDeployment down, each of what holds it up. One that is to be changed, and was not yet, `is_awaited`.
+pub fn holds(cluster: &Cluster, deployment: &MachineDeployment, is_awaited: bool) -> Vec<Chain> {
     if deployment.is_paused() {
-        return vec![vec![halted(deployment).unwrap_or_else(|| {
+        return vec![vec![halted(deployment).or_else(|| held(deployment)).unwrap_or_else(|| {
             let paused = super::paused(deployment, "machinedeployment");
-            if is_rolling(deployment) { paused } else { paused.as_usual() }
+            if is_awaited || is_rolling(deployment) { paused } else { paused.as_usual() }
         })]];
     }
     let own = |statement: &str| {
@@ -57,6 +57,13 @@ fn halted(deployment: &MachineDeployment) -> Option<Link> {
         "do away with what it says, then try again: kubectl -n {namespace} annotate machinedeployment {name} {WORKERS_FAILED}-; \
          or go back, by the annotation {ON_FAILURE}={RETURN} of the TanzuKubernetesCluster"
     )))
+}
+
+/// Drover has paused it, since its owner has paused the whole: that tells who has to do something.
+fn held(deployment: &MachineDeployment) -> Option<Link> {
+    deployment.metadata.annotations.get(HELD)?;
+    let statement = format!("{} stays as it is while its cluster is paused", ObjectRef::of(deployment).in_words());
+    Some(Link::proven(ObjectRef::of(deployment), statement).outlook(Outlook::Maybe).as_usual())
 }
 
 /// A MachineSet that cannot make its Machines.

@@ -296,6 +296,35 @@ fn the_number_of_workers_follows_what_is_asked_for() {
 }
 
 #[test]
+fn the_number_of_workers_does_not_wait_for_the_control_plane_that_their_version_waits_for() {
+    let asks_for_more = |scene: &mut Scene, count: i64| {
+        scene.tkc["spec"]["topology"]["workers"]["count"] = json!(count);
+        let said = format!("MachineDeployment workers: {} machines → {count}", count - 1);
+        let done = scene.goes_on();
+        assert!(done.contains(&"change the number of workers"), "{done:?}");
+        let differences = scene.tkc["status"]["differences"].to_string();
+        assert!(differences.contains(&said), "{differences}");
+        assert_eq!(scene.deployment()["spec"]["replicas"], count);
+        assert!(scene.reasons().contains(&Reason::ControlPlaneFirst));
+    };
+    let mut scene = settled().asks_for(NEW);
+    scene.goes_on();
+    scene.goes_on();
+    asks_for_more(&mut scene, 3);
+
+    scene.job_ends("Failed");
+    asks_for_more(&mut scene, 4);
+
+    // What somebody has paused stays as it is.
+    scene.change(Collection::Deployments, "workers", |one| one["spec"]["paused"] = json!(true));
+    scene.tkc["spec"]["topology"]["workers"]["count"] = json!(5);
+    scene.goes_on();
+    assert_eq!(scene.deployment()["spec"]["replicas"], 4);
+    let differences = scene.tkc["status"]["differences"].to_string();
+    assert!(differences.contains("MachineDeployment workers: 4 machines → 5"), "{differences}");
+}
+
+#[test]
 fn workers_roll_while_none_of_the_new_ones_is_made_or_old_ones_are_wanted_or_there() {
     let rolls = |spec: i64, there: i64| {
         let mut scene = settled();
@@ -361,6 +390,32 @@ fn a_node_that_is_not_ready_is_named_where_the_guest_tells_which() {
     let wait = scene.decide().waits.remove(0);
     assert_eq!(wait.reason, Reason::NodeNotReady);
     assert_eq!(wait.sentence, format!("Node {} of MachineSet/default/new is not ready", text(&node)));
+}
+
+#[test]
+fn each_node_has_its_own_time_to_get_ready_also_while_the_guest_does_not_answer() {
+    let mut scene = rolling();
+    scene.worker("worker-3", "new", true);
+    scene.change(Collection::Sets, "new", |set| set["status"]["availableReplicas"] = json!(0));
+    let node = text(&scene.own.get(Collection::Machines, "worker-3").unwrap()["status"]["nodeRef"]["name"]).to_owned();
+    // As long as others join one after the other, there is always one that is not ready.
+    for other in ["node-a", "node-b", "node-c"] {
+        scene.change(Collection::Machines, "worker-3", |one| one["status"]["nodeRef"]["name"] = json!(other));
+        scene.nodes = Some([(other.to_owned(), false)].into());
+        scene.goes_on();
+        scene.passes(10);
+        scene.goes_on();
+        assert_eq!(scene.phase(), "updating");
+    }
+    scene.change(Collection::Machines, "worker-3", |one| one["status"]["nodeRef"]["name"] = json!(node));
+    scene.nodes = Some([(node.clone(), false)].into());
+    scene.goes_on();
+    scene.passes(10);
+    scene.nodes = None;
+    scene.goes_on();
+    scene.passes(5);
+
+    halts(scene, &format!("Node {node} of MachineSet/default/new is not ready"));
 }
 
 #[test]
