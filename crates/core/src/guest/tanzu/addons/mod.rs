@@ -23,6 +23,7 @@ pub use unread::Unread;
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::cluster_api::labels::CLUSTER_NAME;
+use drover_api::marks::RECONCILE;
 use drover_api::tanzu::tanzu_kubernetes_cluster::addon_states::{APPLIED, ERROR, PENDING, UNMANAGED};
 use drover_api::tanzu::tanzu_kubernetes_cluster::addons as places;
 use serde_json::{Value, json};
@@ -179,7 +180,9 @@ fn key(view: &View<'_>, distribution: &Distribution) -> Option<String> {
     let revision = text(&image["metadata"]["resourceVersion"]);
     let (network, authsvc) = (source::network(view), source::began_with_authsvc(view));
     let storage = storage::asked(view);
-    Some(format!("{} {revision} {network} {authsvc} {storage}", distribution.image))
+    // Nobody watches a guest: whoever knows that something is broken there says so.
+    let wish = view.annotation(RECONCILE).unwrap_or_default();
+    Some(format!("{} {revision} {network} {authsvc} {storage} {wish}", distribution.image))
 }
 
 /// Cluster API has seen a Node of its control plane.
