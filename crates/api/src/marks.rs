@@ -235,6 +235,9 @@ pub const UPGRADE_TO: &str = "drover.dev/upgrade-to";
 /// it there: it is not halted for these Machines again. It goes when every Machine is of the version.
 pub const CLUSTER_FAILED: &str = "drover.dev/failed";
 
+/// Annotation of a TanzuKubernetesCluster, by a person: another value has the guest asked once more, and what differs there put back. It stays.
+pub const RECONCILE: &str = "drover.dev/reconcile";
+
 /// For [`ON_FAILURE`] on a TanzuKubernetesCluster: workers whose rollout got nowhere go back to what they were before.
 pub const RETURN: &str = "return";
 
@@ -267,6 +270,7 @@ mod tests {
         let ours = ours.into_iter().chain([GUEST, UPDATE_FINALIZER, LAST_GOOD, WORKERS_FAILED, ADDON, ADDON_DIGEST]);
         let ours = ours.chain([
             EXECUTOR,
+            RECONCILE,
             PLAN_OF,
             HELD,
             UPGRADE_RETRY,

@@ -27,3 +27,4 @@ pub mod status;
 #[cfg(test)]
 mod stories;
 pub mod why;
+pub mod yaml;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use drover_core::yaml;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -78,9 +79,7 @@ pub fn read_text(text: &str, take: &mut dyn FnMut(Found<'_>)) -> Result<(), Stri
     if let Ok(document) = serde_json::from_str::<&RawValue>(text) {
         return unfold(document.get(), take);
     }
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple(text).map_err(|error| error.without_snippet().to_string())?;
-    for document in documents.into_iter().filter(|document| !document.is_null()) {
+    for document in yaml::documents(text)?.into_iter().filter(|document| !document.is_null()) {
         unfold(&document.to_string(), take)?;
     }
     Ok(())

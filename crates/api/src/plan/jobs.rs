@@ -61,6 +61,8 @@ pub mod environment {
     pub const ELECTION_RENEW_DEADLINE: &str = "CATTLE_ELECTION_RENEW_DEADLINE";
     pub const ELECTION_RETRY_PERIOD: &str = "CATTLE_ELECTION_RETRY_PERIOD";
     pub const KUBECTL_IMAGE: &str = "SYSTEM_UPGRADE_JOB_KUBECTL_IMAGE";
+    /// Drover's own: what Jobs run whose program is Drover itself.
+    pub const JOB_IMAGE: &str = "DROVER_JOB_IMAGE";
     pub const POD_REPLACEMENT_POLICY: &str = "SYSTEM_UPGRADE_JOB_POD_REPLACEMENT_POLICY";
     pub const PRIVILEGED: &str = "SYSTEM_UPGRADE_JOB_PRIVILEGED";
     pub const TTL_SECONDS_AFTER_FINISH: &str = "SYSTEM_UPGRADE_JOB_TTL_SECONDS_AFTER_FINISH";

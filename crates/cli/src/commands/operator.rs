@@ -67,6 +67,10 @@ pub struct OperatorArgs {
     /// How many guest clusters are updated at once; 0: all that are asked for
     #[arg(long, value_name = "N", default_value_t = GUEST_LIMIT)]
     guest_limit: usize,
+    /// The image of Jobs that run Drover itself, for guest clusters, Harvester and machines without an agent [default: $DROVER_JOB_IMAGE, Drover's
+    /// own]
+    #[arg(long, value_name = "IMAGE")]
+    job_image: Option<String>,
     /// The labels of Nodes on which the Jobs of guest clusters may run, KEY=VALUE and so on; empty: on any [default: those of a control plane]
     #[arg(long, value_name = "LABELS", value_parser = labels)]
     guest_job_node_selector: Option<Labels>,
@@ -140,6 +144,7 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
     logging::start(if debug { LOGGED_FOR_DEBUGGING } else { LOGGED }, format)?;
     environment.say_what_cannot_be_read();
     let options = options(&args, &environment);
+    let job_image = job_image(&args, &environment);
     let webhooks = webhooks(&args, &options.namespace)?;
     let kubeconfig = args.kubeconfig.or_else(|| environment.kubeconfig());
     let server = args.master.or_else(|| environment.server());
@@ -169,14 +174,13 @@ pub fn run(args: OperatorArgs, format: Option<Format>) -> anyhow::Result<()> {
         let runs = |controller: Controller| args.controllers.contains(&controller);
         let planner = runs(Controller::Planner).then(|| {
             let mut planner = PlannerOptions::new(&options.identity, Clock::real());
-            planner.image = options.settings.kubectl_image.clone();
+            planner.image = job_image.clone();
             tracing::info!("plans of machines in namespace {}, Lease {}", planner.namespace, planner.election.name);
             Planner::new(client.clone(), planner).run(until_told())
         });
         let guests = runs(Controller::Guest).then(|| {
             let selector = args.guest_job_node_selector.clone();
-            let mut clusters =
-                guests(&options.identity, &options.settings.kubectl_image, args.machine_timeout, selector);
+            let mut clusters = guests(&options.identity, &job_image, args.machine_timeout, selector);
             clusters.limit = Some(args.guest_limit).filter(|limit| *limit > 0);
             let ElectionOptions { namespace, name, .. } = &clusters.election;
             tracing::info!("TanzuKubernetesClusters, Lease {namespace}/{name}");
@@ -267,6 +271,10 @@ fn webhooks(args: &OperatorArgs, namespace: &str) -> anyhow::Result<Option<Webho
     Ok(Some(WebhookOptions { listen, place, namespace: namespace.to_owned(), clock: Clock::real() }))
 }
 
+fn job_image(args: &OperatorArgs, environment: &Environment) -> String {
+    args.job_image.clone().unwrap_or_else(|| environment.job_image())
+}
+
 /// What is said on the command line wins over the environment.
 fn options(args: &OperatorArgs, environment: &Environment) -> OperatorOptions {
     let mut settings = environment.job_settings();
@@ -282,7 +290,7 @@ fn options(args: &OperatorArgs, environment: &Environment) -> OperatorOptions {
     options.channels = Arc::new(HttpChannels::default());
     options.plans = args.controllers.contains(&Controller::Plan);
     options.harvester = args.controllers.contains(&Controller::Harvester).then(|| HarvesterOptions {
-        settings: Settings { image: options.settings.kubectl_image.clone() },
+        settings: Settings { image: job_image(args, environment) },
         repositories: Arc::new(HttpRepositories),
         asks_machines: true,
     });

@@ -196,6 +196,8 @@ fn new_machine(view: &View<'_>, old: &Machine<'_>, name: &str, base: &str) -> Va
     copy["metadata"]["ownerReferences"] = old.object["metadata"]["ownerReferences"].clone();
     if let Some(annotations) = copy["metadata"]["annotations"].as_object_mut() {
         annotations.remove(MACHINE_FAILED);
+        // That was about the Node of the other.
+        annotations.remove(view.dialect.exclude_draining());
     }
     copy["metadata"]["annotations"][UPGRADE_ID] = json!(view.order.id);
     copy["metadata"]["annotations"][NAME_BASE] = json!(base);

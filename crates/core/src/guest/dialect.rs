@@ -2,6 +2,7 @@
 //!
 //! Everything else works on [`super::view::Machine`]; what differs between the versions stands here.
 
+use drover_api::cluster_api::machine::annotations;
 use serde_json::{Value, json};
 
 use super::order::Version;
@@ -51,6 +52,14 @@ impl Dialect {
         match self {
             Dialect::V1alpha2 => "Opaque",
             Dialect::V1beta1 | Dialect::V1beta2 => drover_api::cluster_api::secrets::TYPE,
+        }
+    }
+
+    /// On a Machine: its Node is not drained.
+    pub fn exclude_draining(self) -> &'static str {
+        match self {
+            Dialect::V1alpha2 => annotations::EXCLUDE_DRAINING_V1ALPHA2,
+            Dialect::V1beta1 | Dialect::V1beta2 => annotations::EXCLUDE_DRAINING,
         }
     }
 

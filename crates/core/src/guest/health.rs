@@ -143,6 +143,12 @@ pub fn has_condition(object: &Value, kind: &str) -> bool {
     conditions.into_iter().flatten().any(|condition| condition["type"] == kind && condition["status"] == "True")
 }
 
+/// The kubelet of a Node does not answer any more: pods that are asked to go from there never do.
+pub fn is_silent(node: &Value) -> bool {
+    let conditions = node["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|one| one["type"] == "Ready" && one["status"] == "Unknown")
+}
+
 /// Where time counts from for a machine that is on its way out.
 pub fn leaving_from(view: &View<'_>, machine: &Machine<'_>) -> Option<Timestamp> {
     Some(machine.leaving_since()?.max(view.started))

@@ -1,9 +1,9 @@
 //! An old machine goes: its leadership first, then its pods, its member of etcd, and in the end the Machine itself.
 
-use super::cordon;
 use super::etcd::{Member, next_leader};
 use super::view::{Flow, Machine, View};
 use super::wait::{Deed, Next, Reason, Write};
+use super::{cordon, health};
 use crate::decision::Act;
 
 /// One step of the end of `old`, while `others` see to it that nobody misses it.
@@ -17,9 +17,12 @@ pub fn remove<'a>(view: &View<'a>, old: &Machine<'a>, newcomer: &str, drains: bo
         {
             return Err(Next::Act(vec![Deed::MoveLeader { from: member.id, to: next.id, name: next.name.clone() }]));
         }
+        // Whoever says so of a Machine means whoever drains it, not Cluster API alone.
+        let drains = drains && old.annotation(view.dialect.exclude_draining()).is_none();
         if let Some(node) = view.node_of(old).filter(|_| drains && !view.drained.contains(&name)) {
             cordon::take(view, old, node)?;
-            return Err(Next::Act(vec![Deed::Drain { node: name }]));
+            let is_silent = health::is_silent(node);
+            return Err(Next::Act(vec![Deed::Drain { node: name, machine: old.reference(), is_silent }]));
         }
         return Err(Next::Act(vec![Deed::RemoveMember { id: member.id, name }]));
     }

@@ -254,9 +254,9 @@ impl Scene {
 
     fn carry_out(&mut self, deed: &Deed) -> String {
         match deed {
-            Deed::Drain { node } => {
+            Deed::Drain { node, is_silent, .. } => {
                 self.drained.insert(node.clone());
-                format!("drain {node}")
+                format!("drain {node}{}", if *is_silent { ", which is silent" } else { "" })
             }
             Deed::MoveLeader { from, to, name } => {
                 assert!(self.members.iter().any(|member| member.id == *from && member.leader));
@@ -448,6 +448,30 @@ fn an_old_machine_goes_leader_first_then_pods_then_member_then_machine() {
     assert_eq!(waits, "MachineProvisioning");
     let owners = scene.get(Collection::Secrets, "my-tkc-ca")["metadata"]["ownerReferences"].clone();
     assert_eq!((&owners[0]["uid"], &owners[1]["uid"]), (&json!("cluster"), &json!("KubeadmConfig-a-7")));
+}
+
+/// Nobody ends a pod on a Node whose kubelet is dead: a drain that waited for it would hold up the update for ever.
+#[test]
+fn a_node_that_is_silent_is_drained_as_far_as_that_goes_and_one_that_is_not_to_be_drained_is_not() {
+    let ended = |happens: fn(&mut Scene)| {
+        let mut scene = settled();
+        scene.goes();
+        scene.comes_up("a-7");
+        happens(&mut scene);
+        Scene::machines(scene.goes().0)
+    };
+    let silent = ended(|scene| {
+        let mut node = scene.get(Collection::Nodes, "a");
+        node["status"]["conditions"][0]["status"] = json!("Unknown");
+        scene.put(Collection::Nodes, node);
+    });
+    assert_eq!(silent[..3], ["lead a-7", "drain a, which is silent", "remove a"]);
+    let spared = ended(|scene| {
+        let mut machine = scene.get(Collection::Machines, "a");
+        machine["metadata"]["annotations"] = json!({ "machine.cluster.x-k8s.io.io/exclude-node-draining": "true" });
+        scene.put(Collection::Machines, machine);
+    });
+    assert_eq!(spared[..3], ["lead a-7", "remove a", "delete Machine a"]);
 }
 
 #[test]

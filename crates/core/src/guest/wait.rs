@@ -86,6 +86,9 @@ pub enum Deed {
     /// The node of a machine that goes is emptied while everything still runs on it.
     Drain {
         node: String,
+        machine: Object,
+        /// Nobody there would end a pod.
+        is_silent: bool,
     },
     MoveLeader {
         from: u64,

@@ -121,7 +121,7 @@ impl Etcdctl {
     async fn anywhere(&self, args: &str) -> Result<String, String> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), SYSTEM);
         let pods = pods.list(&ListParams::default().labels(PODS)).await.map_err(|error| error.to_string())?;
-        let mut why = format!("there is no pod with the label {PODS}");
+        let mut why = Vec::new();
         for pod in pods.items {
             let ip =
                 pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()).filter(|ip| ip.contains(['.', ':']));
@@ -132,10 +132,14 @@ impl Etcdctl {
             let name = pod.metadata.name.unwrap_or_default();
             match self.in_pod(&name, &format!("{CERTIFICATES}{own} {args}")).await {
                 Ok(text) => return Ok(text),
-                Err(cause) => why = format!("{name}: {cause}"),
+                Err(cause) => why.push(format!("{name}: {cause}")),
             }
         }
-        Err(why)
+        match why.as_slice() {
+            [] => Err(format!("there is no pod with the label {PODS}")),
+            // What one member knows, such as that another is gone, others that cannot be asked do not take back.
+            why => Err(why.join("; ")),
+        }
     }
 
     /// Old releases need to be told which API to speak; images of new ones have no shell.
@@ -213,36 +217,4 @@ impl Heard {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_of_members_are_larger_than_numbers_of_most_programs() {
-        let text = r#"{"header":{"cluster_id":1},"members":[
-            {"ID":10276657743932975437,"name":"a","peerURLs":["https://10.0.0.1:2380"],"clientURLs":["https://10.0.0.1:2379"]},
-            {"ID":5782640540428238474,"peerURLs":["https://10.0.0.2:2380"],"isLearner":true}]}"#;
-        let listed = read_members(text).unwrap();
-        assert_eq!(format!("{:x}", listed[0].id), "8e9e05c52164694d");
-
-        let statuses = r#"[{"Endpoint":"https://10.0.0.1:2379","Status":{"header":{"member_id":10276657743932975437},"leader":10276657743932975437}}]"#;
-        let members = with_statuses(listed, statuses);
-        assert_eq!(
-            members.iter().map(|one| (one.leader, one.healthy, one.learner)).collect::<Vec<_>>(),
-            [(true, true, false), (false, false, true)]
-        );
-    }
-
-    #[test]
-    fn what_a_command_complains_of_is_told() {
-        let mut heard = Heard::default();
-        heard.take(&Bytes::from_static(b"\x02Error: context deadline exceeded\n"));
-        heard.take(&Bytes::from_static(br#"{"status":"Failure"}"#));
-        heard.take(&Bytes::from_static(
-            b"\x03{\"status\":\"Failure\",\"message\":\"command terminated with exit code 1\"}",
-        ));
-        assert_eq!(
-            heard.outcome(),
-            Err("command terminated with exit code 1: Error: context deadline exceeded".to_owned())
-        );
-    }
-}
+mod tests;

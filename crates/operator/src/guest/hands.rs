@@ -15,6 +15,9 @@ use super::{ETCD_PATIENCE, Guest};
 use crate::api::{Api, ApiError};
 use crate::drain::{DrainError, DrainOrder, drain};
 
+/// How many seconds pods on a Node that is silent have to be gone, as Cluster API has it.
+const SILENCE: i64 = 300;
+
 pub struct Hands {
     pub api: Api,
     pub guest: Option<Guest>,
@@ -50,7 +53,8 @@ impl Hands {
         }
     }
 
-    pub async fn drain(&self, node: &str, limit: SignedDuration) -> Result<(), DrainError> {
+    /// Of a Node that is silent pods are not waited for until they have gone.
+    pub async fn drain(&self, node: &str, limit: SignedDuration, is_silent: bool) -> Result<(), DrainError> {
         let Some(guest) = &self.guest else { return Ok(()) };
         let order = DrainOrder {
             node: node.to_owned(),
@@ -62,7 +66,7 @@ impl Hands {
                 timeout: Some(limit),
                 on_timeout: OnTimeout::Fail,
                 disable_eviction: false,
-                skip_ending_after: None,
+                skip_ending_after: is_silent.then_some(SILENCE),
                 at_once: None,
             },
             pod_selector: String::new(),

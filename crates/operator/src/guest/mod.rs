@@ -28,7 +28,7 @@ use std::time::Duration;
 use drover_api::cluster_api::secrets;
 use drover_clock::{Clock, later};
 use drover_core::guest::{
-    Deed, Dialect, Failure, Member, Next, Order, View, Wait, cordons_of_a_failed_try, decide, warnings,
+    Deed, Dialect, Failure, Member, Next, Object, Order, View, Wait, cordons_of_a_failed_try, decide, warnings,
 };
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -115,8 +115,8 @@ pub enum Saying {
 pub enum UpdateError {
     #[error("{0}")]
     Failed(Failure),
-    #[error("cannot drain Node {node} of the guest cluster: {cause}")]
-    Drain { node: String, cause: DrainError },
+    #[error("cannot drain Node {node} of the guest cluster: {cause}; {remedy}")]
+    Drain { node: String, cause: DrainError, remedy: String },
     #[error("time is up: cannot {what}: {cause}")]
     Refused { what: String, cause: String },
     #[error("cannot ask for the versions of cluster.x-k8s.io: {0}")]
@@ -342,7 +342,9 @@ impl Update<'_> {
                 Deed::Write(write) => {
                     (format!("{}: {}", write.purpose, write.object), self.hands.write(write, &mut self.books).await)
                 }
-                Deed::Drain { node } => (format!("drain Node {node}"), self.drain(node).await?),
+                Deed::Drain { node, machine, is_silent } => {
+                    (format!("drain Node {node}"), self.drain(node, machine, *is_silent).await?)
+                }
                 Deed::MoveLeader { from, to, name } => {
                     (format!("let the member {name} of etcd lead"), self.hands.move_leader(*from, *to).await)
                 }
@@ -372,14 +374,26 @@ impl Update<'_> {
     }
 
     /// What passes by itself is tried again; a drain that took too long ends this try.
-    async fn drain(&mut self, node: &str) -> Result<Result<(), String>, UpdateError> {
-        match self.hands.drain(node, self.order.machine_timeout).await {
+    async fn drain(
+        &mut self,
+        node: &str,
+        machine: &Object,
+        is_silent: bool,
+    ) -> Result<Result<(), String>, UpdateError> {
+        match self.hands.drain(node, self.order.machine_timeout, is_silent).await {
             Ok(()) => {
                 self.drained.insert(node.to_owned());
                 Ok(Ok(()))
             }
             Err(DrainError::Api { act, cause }) => Ok(Err(format!("{act}: {cause}"))),
-            Err(cause) => Err(UpdateError::Drain { node: node.to_owned(), cause }),
+            Err(cause) => {
+                let remedy = format!(
+                    "to go on without a drain: kubectl annotate {} {}=true",
+                    machine.arguments(),
+                    self.dialect.exclude_draining()
+                );
+                Err(UpdateError::Drain { node: node.to_owned(), cause, remedy })
+            }
         }
     }
 

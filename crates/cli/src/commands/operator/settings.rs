@@ -1,10 +1,11 @@
 //! The settings of the operator's Jobs, by the environment variables of system-upgrade-controller, so that its
 //! Deployment's variables can be kept. See <https://github.com/rancher/system-upgrade-controller>.
 
+use drover_api::plan::jobs::DROVER_IMAGE;
 use drover_api::plan::jobs::environment::{
     self as variable, ACTIVE_DEADLINE_SECONDS, ACTIVE_DEADLINE_SECONDS_MAX, BACKOFF_LIMIT, CONTROLLER_NAME,
-    CONTROLLER_NAMESPACE, IMAGE_PULL_POLICY, KUBECTL_IMAGE, KUBECTL_IMAGE_WINDOWS, POD_REPLACEMENT_POLICY, PREFIX,
-    PRIVILEGED, TTL_SECONDS_AFTER_FINISH,
+    CONTROLLER_NAMESPACE, IMAGE_PULL_POLICY, JOB_IMAGE, KUBECTL_IMAGE, KUBECTL_IMAGE_WINDOWS, POD_REPLACEMENT_POLICY,
+    PREFIX, PRIVILEGED, TTL_SECONDS_AFTER_FINISH,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,7 +31,8 @@ impl Environment {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
         let ours = |(name, value): &(String, String)| {
-            (name.starts_with(PREFIX) || name.starts_with(ELECTION_PREFIX)) && !value.is_empty()
+            let is_one = name.starts_with(PREFIX) || name.starts_with(ELECTION_PREFIX) || name == JOB_IMAGE;
+            is_one && !value.is_empty()
         };
         Environment(std::env::vars_os().filter_map(read).filter(ours).collect())
     }
@@ -118,6 +120,12 @@ impl Environment {
         }
     }
 
+    /// What Jobs run whose program is Drover itself. Where drains are left to an image with kubectl, that one has no such program.
+    pub fn job_image(&self) -> String {
+        let for_drains = || self.0.get(KUBECTL_IMAGE).filter(|image| is_drover(image));
+        self.0.get(JOB_IMAGE).or_else(for_drains).cloned().unwrap_or_else(|| DROVER_IMAGE.to_owned())
+    }
+
     /// A value that cannot be read is told and left out: an operator that does not start would be worse.
     fn read<T: std::str::FromStr + std::fmt::Display>(&self, name: &str, default: T) -> T {
         let Some(text) = self.0.get(name) else { return default };
@@ -126,6 +134,12 @@ impl Environment {
             default
         })
     }
+}
+
+/// Whatever registry it is in, and whatever version it is of.
+fn is_drover(image: &str) -> bool {
+    let name = image.rsplit('/').next().unwrap_or_default();
+    name.split(['@', ':']).next() == Some("drover")
 }
 
 #[cfg(test)]
@@ -170,6 +184,18 @@ mod tests {
             privileged: false,
         };
         assert_eq!(settings, expected);
+    }
+
+    #[test]
+    fn jobs_whose_program_is_drover_never_run_an_image_with_kubectl() {
+        let read = |pairs: &[(&str, &str)]| environment(pairs).job_image();
+        assert_eq!(read(&[]), DROVER_IMAGE);
+        assert_eq!(read(&[(KUBECTL_IMAGE, "rancher/kubectl:v1.30.2")]), DROVER_IMAGE);
+        for own in ["reg.example.com:5000/tools/drover:v1@sha256:0f", "drover"] {
+            assert_eq!(read(&[(KUBECTL_IMAGE, own)]), own);
+        }
+        let both = [(KUBECTL_IMAGE, "rancher/kubectl:v1.30.2"), (JOB_IMAGE, "reg.example.com/upgrades:v1")];
+        assert_eq!(read(&both), "reg.example.com/upgrades:v1");
     }
 
     #[test]

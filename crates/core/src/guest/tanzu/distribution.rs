@@ -139,12 +139,27 @@ pub fn asked(view: &View<'_>) -> Held<Asked> {
 
 /// The distribution of a version in full; `said` is where it is asked for.
 pub fn in_full(view: &View<'_>, full: &str, said: &str) -> Held<Asked> {
-    let Some((version, image)) = versions(view).into_iter().find(|(version, _)| is_same(version, full)) else {
+    let mut of_it: Vec<(String, &Value)> = versions(view);
+    of_it.retain(|(version, _)| is_same(version, full));
+    // Another image of the version replaces no machine while the one that they are made of is there.
+    let in_use = of_it.iter().position(|(_, image)| image_in_use(view) == Some(text(&image["metadata"]["name"])));
+    let Some((version, image)) = of_it.into_iter().nth(in_use.unwrap_or(0)) else {
         let sentence = format!("{said}, and no image is of that version");
         let wait = view.wait(view.object(), Reason::VersionUnknown, sentence);
         return Err(Box::new(wait.with_remedy(list_images())));
     };
     read(view, version, image).map(|found| Asked::Found(Box::new(found)))
+}
+
+/// That of the youngest machine of the control plane.
+fn image_in_use<'a>(view: &View<'a>) -> Option<&'a str> {
+    let age = |machine: &&Value| {
+        let metadata = &machine["metadata"];
+        (text(&metadata["creationTimestamp"]).to_owned(), text(&metadata["name"]).to_owned())
+    };
+    let reference = &view.machines(true).max_by_key(age)?["spec"]["infrastructureRef"];
+    let key = format!("{}/{}", text(&reference["kind"]), text(&reference["name"]));
+    view.own.get(Collection::Infrastructure, &key)?["spec"]["imageName"].as_str()
 }
 
 /// Where only the beginning was given, the version that it stands for is written down, as the original does at admission.

@@ -14,6 +14,8 @@ use crate::guest::wait::{Object, Side};
 const START: SignedDuration = SignedDuration::from_mins(15);
 /// So long a Job may take to have a pod before that is said.
 pub const POD: SignedDuration = SignedDuration::from_mins(1);
+/// Containers whose image cannot be had wait for one of these.
+const WITHOUT_IMAGE: [&str; 3] = ["ErrImagePull", "ImagePullBackOff", "InvalidImageName"];
 /// Containers that wait for this are about to start.
 const ABOUT_TO_START: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
 
@@ -123,9 +125,10 @@ pub fn unstarted(view: &View<'_>, job: &Value) -> Option<Wait> {
         super::control_plane::job_object(job),
         why.trim_end_matches([' ', ':'])
     );
-    let remedy = format!(
-        "kubectl describe {}; where Jobs may run is said by --guest-job-node-selector of the operator",
-        object.arguments()
-    );
+    let setting = match WITHOUT_IMAGE.contains(&text(&waiting["reason"])) {
+        true => "which image Jobs run is said by --job-image",
+        false => "where Jobs may run is said by --guest-job-node-selector",
+    };
+    let remedy = format!("kubectl describe {}; {setting} of the operator", object.arguments());
     Some(view.wait(object, Reason::JobNotStarted, sentence).with_remedy(remedy).at_most(view, START))
 }

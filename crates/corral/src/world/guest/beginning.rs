@@ -25,7 +25,7 @@ pub fn begin(machine: &Joining<'_>, configuration: &Value, now: Timestamp) -> Ve
     ));
     actions.extend(made::<ConfigMap>(config));
     actions.extend(made::<ConfigMap>(kubelet_config_map(machine.version)));
-    actions.extend(made::<Node>(node_object(machine)));
+    actions.extend(made::<Node>(node_object(machine, false)));
     for component in COMPONENTS {
         let mut pod = pod_object(component, machine.name);
         if component != ETCD {

@@ -14,11 +14,17 @@ use super::{API_SERVER, COMPONENTS, ETCD, MIRROR, SYSTEM, Steps, beginning, is_r
 use crate::apiserver::Direct;
 use crate::world::annotations::{KUBELET, SIMULATED};
 use crate::world::outcome::Action;
+use crate::world::pods;
 
 const BOOTING: Duration = Duration::from_secs(10);
 const LEARNING: Duration = Duration::from_secs(5);
 /// How soon a step of kubeadm that fails is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
+
+/// Where the cloud provider of a guest cluster runs.
+const CLOUD_PROVIDER: &str = "vmware-system-cloud-provider";
+/// The taint of a Node that no cloud provider has seen.
+const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
 pub const MASTER: &str = "node-role.kubernetes.io/master";
 pub const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
@@ -82,8 +88,14 @@ pub fn join(machine: &Joining<'_>, guest: &Direct, now: Timestamp) -> Option<Ste
         let config = guest.get::<ConfigMap>(Some(SYSTEM), &kubelet_config(machine.version)).ok().flatten();
         return if config.is_none() { again } else { Some(acts(begin(machine, guest), now)) };
     };
+    let is_known = is_known(&node);
+    if !is_known && has_cloud_provider(guest) {
+        return Some(acts(vec![known(node, machine)], now));
+    }
+    // kubeadm does not wait for it.
+    let unknown = || (!is_known).then(|| Steps::wait_until(later(now, AGAIN)));
     if machine.is_worker {
-        return None;
+        return unknown();
     }
     let members = Members::read(guest);
     let act = |members: Result<Members, String>, pod: Option<Pod>| match members {
@@ -101,8 +113,28 @@ pub fn join(machine: &Joining<'_>, guest: &Direct, now: Timestamp) -> Option<Ste
                 false => Some(Steps::wait_until(votes.max(later(now, AGAIN / 4)))),
             }
         }
-        Some(_) => finish(machine, node, guest).map(|actions| acts(actions, now)),
+        Some(_) => finish(machine, node, guest).map(|actions| acts(actions, now)).or_else(unknown),
     }
+}
+
+/// Whether a cloud provider has written on the Node what it runs on: every kubelet is told to leave that to one.
+fn is_known(node: &Node) -> bool {
+    node.spec.as_ref().is_some_and(|spec| spec.provider_id.is_some())
+}
+
+/// A pod of it is ready; or it has written on a Node already, which in a cluster that has been running for a while nobody can see do so.
+fn has_cloud_provider(guest: &Direct) -> bool {
+    let is_one = |pod: &Pod| pods::namespace(&pod.metadata) == CLOUD_PROVIDER && pods::is_ready(pod);
+    guest.list::<Node>().unwrap_or_default().iter().any(is_known)
+        || guest.list::<Pod>().unwrap_or_default().iter().any(is_one)
+}
+
+/// What a cloud provider makes of a Node that it has not seen before.
+fn known(mut node: Node, machine: &Joining<'_>) -> Action {
+    let spec = node.spec.get_or_insert_default();
+    spec.provider_id = Some(machine.provider_id.to_owned());
+    spec.taints.get_or_insert_default().retain(|taint| taint.key != UNINITIALIZED);
+    Action::update(&node)
 }
 
 /// The Node is marked, and the API server is noted where old versions of kubeadm look for it.
@@ -128,7 +160,7 @@ fn acts(actions: Vec<Action>, now: Timestamp) -> Steps {
 }
 
 fn begin(machine: &Joining<'_>, guest: &Direct) -> Vec<Action> {
-    let node: Option<Node> = serde_json::from_value(node_object(machine)).ok();
+    let node: Option<Node> = serde_json::from_value(node_object(machine, has_cloud_provider(guest))).ok();
     let components = COMPONENTS.iter().filter(|component| **component != ETCD && !machine.is_worker);
     let configuration = configuration(guest);
     let pods = components.filter_map(|component| {
@@ -171,10 +203,19 @@ pub fn endpoint() -> Value {
     json!({ "advertiseAddress": "192.0.2.1", "bindPort": 6443 })
 }
 
-/// Without its roles.
-pub fn node_object(machine: &Joining<'_>) -> Value {
+/// Without its roles; where a cloud provider runs, it has seen the Node before anybody else does.
+pub fn node_object(machine: &Joining<'_>, has_cloud_provider: bool) -> Value {
     let name = machine.name;
-    let taints = if machine.is_worker { json!([]) } else { json!([{ "key": MASTER, "effect": "NoSchedule" }]) };
+    let mut taints = Vec::new();
+    if !machine.is_worker {
+        taints.push(json!({ "key": MASTER, "effect": "NoSchedule" }));
+    }
+    let mut spec = json!({});
+    match has_cloud_provider {
+        true => spec["providerID"] = json!(machine.provider_id),
+        false => taints.push(json!({ "key": UNINITIALIZED, "value": "true", "effect": "NoSchedule" })),
+    }
+    spec["taints"] = json!(taints);
     let mut labels = json!({ "kubernetes.io/hostname": name, "kubernetes.io/os": "linux" });
     for (key, value) in machine.labels {
         labels[key] = json!(value);
@@ -185,10 +226,7 @@ pub fn node_object(machine: &Joining<'_>) -> Value {
             "name": name, "labels": labels,
             "annotations": { KUBELET: SIMULATED },
         },
-        "spec": {
-            "providerID": machine.provider_id,
-            "taints": taints,
-        },
+        "spec": spec,
         "status": { "nodeInfo": {
             "kubeletVersion": format!("v{}", machine.version), "operatingSystem": "linux", "architecture": "amd64", "bootID": "",
             "containerRuntimeVersion": "", "kernelVersion": "", "kubeProxyVersion": "", "machineID": "", "osImage": "",
@@ -241,7 +279,7 @@ pub fn minor(version: &str) -> u32 {
 
 /// The components of a settled machine, and its Node with its roles.
 pub fn settled(machine: &Joining<'_>) -> Vec<Value> {
-    let mut node = node_object(machine);
+    let mut node = node_object(machine, true);
     if machine.is_worker {
         return vec![node];
     }

@@ -7,7 +7,7 @@
 //! Secrets belong to the KubeadmConfig that began the cluster, so the garbage collector takes them away with it, as it did. A guest
 //! cluster is an API server of its own; it answers while a member of etcd with an API server beside it is well, and etcd has its
 //! quorum. Workers are kept by MachineSets, which a MachineDeployment rolls. A new Cluster gets its address, its certificates and its
-//! kubeconfig, and its first machine begins the control plane. Left out: tokens, and all of a VM and a load balancer but their time.
+//! kubeconfig, and its first machine begins the control plane; its Nodes are known to nobody before a cloud provider runs in it. Left out: tokens, and all of a VM and a load balancer but their time.
 
 pub mod etcd;
 

@@ -9,7 +9,7 @@ use drover_api::vm_operator::virtual_machine::{VirtualMachine, labels, power};
 use drover_api::vm_operator::virtual_machine_class::VirtualMachineClass;
 use drover_api::wcp::wcp_machine::WCPMachine;
 use drover_clock::Clock;
-use k8s_openapi::api::core::v1::{Node, ResourceQuota, Secret};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ResourceQuota, Secret};
 use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::{Value, json};
 
@@ -40,6 +40,11 @@ async fn cluster_of(machines: usize) -> Both {
 }
 
 async fn cluster_by(contract: Contract, machines: usize) -> Both {
+    cluster_with(contract, machines, |_| {}).await
+}
+
+/// One of whose own objects some are others.
+async fn cluster_with(contract: Contract, machines: usize, change: fn(&mut Value)) -> Both {
     let clock = Clock::virtual_from("2026-01-01T12:00:00Z".parse().unwrap());
     let (management, guest) = (server(clock, 1), server(clock, 2));
     let lines = Guest {
@@ -53,7 +58,8 @@ async fn cluster_by(contract: Contract, machines: usize) -> Both {
         contract,
         distribution: None,
     };
-    let settled = lines.settled(clock.now());
+    let mut settled = lines.settled(clock.now());
+    settled.guest.iter_mut().for_each(change);
     management.load(&list(definitions::guest(contract).into_iter().chain(settled.management).collect())).unwrap();
     guest.load(&list(settled.guest)).unwrap();
     let mut options = WorldOptions::default().with(Part::GUESTS);
@@ -305,6 +311,34 @@ async fn a_machine_of_v1beta1_boots_with_a_secret_tells_by_conditions_and_waits_
     both.passes(60).await;
     assert_eq!(both.machine("new"), None);
     assert_eq!(both.management.get::<Secret>(Some("default"), "new").unwrap(), None, "what it booted with goes along");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_is_no_node_to_cluster_api_before_a_cloud_provider_runs_in_the_guest() {
+    let unknown = |object: &mut Value| drop(object["spec"].as_object_mut().and_then(|spec| spec.remove("providerID")));
+    let both = cluster_with(Contract::V1alpha2, 1, unknown).await;
+    let taints = || {
+        let node: Node = both.guest.get(None, "new").unwrap().unwrap();
+        node.spec.unwrap().taints.unwrap_or_default().iter().map(|taint| taint.key.clone()).collect::<Vec<_>>()
+    };
+    both.copy("new");
+    both.passes(100).await;
+    assert_eq!(both.voters(), 2, "kubeadm does not wait for it");
+    assert_eq!(both.machine("new").unwrap().status.unwrap().phase.as_deref(), Some("provisioned"));
+    assert!(taints().contains(&"node.cloudprovider.kubernetes.io/uninitialized".to_owned()), "{:?}", taints());
+
+    let place = "vmware-system-cloud-provider";
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": place } });
+    drop(both.guest.create(&serde_json::from_value::<Namespace>(namespace).unwrap()).unwrap());
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "guest-cluster-cloud-provider", "namespace": place },
+        "spec": { "nodeName": "new", "tolerations": [{ "operator": "Exists" }], "containers": [{ "name": "ccm", "image": "ccm" }] },
+    });
+    drop(both.guest.create(&serde_json::from_value::<Pod>(pod).unwrap()).unwrap());
+    both.passes(30).await;
+
+    assert_eq!(both.machine("new").unwrap().status.unwrap().phase.as_deref(), Some("running"));
+    assert_eq!(taints(), ["node-role.kubernetes.io/master"]);
 }
 
 /// kubeadm of 1.27 reads no `v1beta2`.

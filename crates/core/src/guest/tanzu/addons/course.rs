@@ -171,17 +171,24 @@ pub fn unreachable(order: &Order, why: &str) -> Told {
          plane; it is tried again",
         order.kubeconfig
     );
-    unreadable(order, &why)
+    // One that is made is waited for, until its machines have taken too long.
+    let state = if order.creates { State::Unreached } else { State::Error };
+    not_had(order, &|| state(why.clone()))
 }
 
 /// What all add-ons need cannot be had of the guest, for this reason.
 pub fn unreadable(order: &Order, why: &str) -> Told {
+    not_had(order, &|| State::Error(why.to_owned()))
+}
+
+/// How all add-ons stand that have something to apply.
+fn not_had(order: &Order, state: &dyn Fn() -> State) -> Told {
     let mut told = Told { key: order.key.clone(), again: true, ..Told::default() };
     for addon in &order.addons {
         let state = match &addon.source {
             Source::Broken(why) => State::Error(why.clone()),
             Source::None(why) => State::Unmanaged(why.clone()),
-            Source::Objects(_) | Source::Default(_) | Source::Change(_) => State::Error(why.to_owned()),
+            Source::Objects(_) | Source::Default(_) | Source::Change(_) => state(),
         };
         let standing = Standing { name: addon.name.clone(), version: addon.version.clone(), state };
         told.standing.insert(addon.place.clone(), standing);

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::{text, wanted::short};
+use crate::yaml;
 
 /// What an annotation brings.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,8 +45,7 @@ pub fn read(said: &str) -> Result<Brought, String> {
 
 /// The objects of YAML documents; else what is wrong with them, to be said after their name.
 pub fn objects(text: &str) -> Result<Vec<Value>, String> {
-    let documents: Vec<Value> =
-        serde_saphyr::from_multiple(text).map_err(|error| format!(" is not YAML: {}", error.without_snippet()))?;
+    let documents = yaml::documents(text).map_err(|why| format!(" is not YAML: {why}"))?;
     let mut objects = Vec::new();
     for (number, document) in (1..).zip(documents) {
         let flaw = |what: String| format!(": document {number} {what}");

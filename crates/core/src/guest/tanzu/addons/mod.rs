@@ -23,6 +23,7 @@ pub use unread::Unread;
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::cluster_api::labels::CLUSTER_NAME;
+use drover_api::marks::RECONCILE;
 use drover_api::tanzu::tanzu_kubernetes_cluster::addon_states::{APPLIED, ERROR, PENDING, UNMANAGED};
 use drover_api::tanzu::tanzu_kubernetes_cluster::addons as places;
 use serde_json::{Value, json};
@@ -116,6 +117,8 @@ pub struct Standing {
 pub enum State {
     Applied,
     Pending,
+    /// Pending, since a guest that is made is not there yet as far as this tells.
+    Unreached(String),
     Error(String),
     Unmanaged(String),
 }
@@ -124,7 +127,7 @@ impl Standing {
     fn published(&self) -> Value {
         let (state, said) = match &self.state {
             State::Applied => (APPLIED, None),
-            State::Pending => (PENDING, None),
+            State::Pending | State::Unreached(_) => (PENDING, None),
             State::Error(why) => (ERROR, Some(why)),
             State::Unmanaged(why) => (UNMANAGED, Some(why)),
         };
@@ -143,6 +146,7 @@ impl Standing {
         match &self.state {
             State::Applied | State::Unmanaged(_) => None,
             State::Pending => Some(format!("add-on {} is not applied yet", self.name)),
+            State::Unreached(why) => Some(format!("add-on {} is not applied yet: {why}", self.name)),
             State::Error(why) => Some(format!("add-on {} cannot be applied: {why}", self.name)),
         }
     }
@@ -162,7 +166,7 @@ pub fn order(view: &View<'_>, distribution: &Distribution) -> Option<Order> {
         before,
         earlier,
         had,
-        creates: creation::is_due(view),
+        creates: creation::is_due(view) || !is_up(view),
         addons,
         old: old(view, distribution),
         kubeconfig: view.kubeconfig(),
@@ -171,12 +175,25 @@ pub fn order(view: &View<'_>, distribution: &Distribution) -> Option<Order> {
 
 /// Stands for all that add-ons follow from; reading their manifests is more work than most looks are worth.
 fn key(view: &View<'_>, distribution: &Distribution) -> Option<String> {
-    let is_up = view.cluster().is_some_and(|cluster| cluster["status"]["controlPlaneInitialized"] == true);
-    let image = view.global.get(Collection::Images, &distribution.image).filter(|_| is_up)?;
+    let is_there = is_up(view) || may_answer(view);
+    let image = view.global.get(Collection::Images, &distribution.image).filter(|_| is_there)?;
     let revision = text(&image["metadata"]["resourceVersion"]);
     let (network, authsvc) = (source::network(view), source::began_with_authsvc(view));
     let storage = storage::asked(view);
-    Some(format!("{} {revision} {network} {authsvc} {storage}", distribution.image))
+    // Nobody watches a guest: whoever knows that something is broken there says so.
+    let wish = view.annotation(RECONCILE).unwrap_or_default();
+    Some(format!("{} {revision} {network} {authsvc} {storage} {wish}", distribution.image))
+}
+
+/// Cluster API has seen a Node of its control plane.
+fn is_up(view: &View<'_>) -> bool {
+    view.cluster().is_some_and(|cluster| cluster["status"]["controlPlaneInitialized"] == true)
+}
+
+/// A machine of its control plane runs, so its API may answer. Who waits for more waits for ever: without the cloud provider, which is an
+/// add-on itself, no Node gets the `providerID` by which Cluster API knows it.
+fn may_answer(view: &View<'_>) -> bool {
+    view.machines(true).any(|machine| !text(&machine["spec"]["providerID"]).is_empty())
 }
 
 /// What is told of what is asked for now.

@@ -36,6 +36,23 @@ fn what_somebody_has_deleted_or_changed_is_put_back() {
 }
 
 #[test]
+fn whoever_asks_for_it_has_put_back_what_somebody_broke_in_a_guest_at_rest() {
+    let mut scene = settled();
+    let mut guest = Paper::of(OLD);
+    scene.told = Some(guest.follows(&scene.order()).1);
+    guest.objects.retain(|object, _| object.name != "calico");
+    assert!(!scene.decide().asks_guest, "a guest at rest is not asked");
+
+    scene.tkc["metadata"]["annotations"]["drover.dev/reconcile"] = json!("now");
+    assert!(scene.decide().asks_guest);
+    let (done, told) = guest.follows(&scene.order());
+
+    assert_eq!(done, names(&["apply ConfigMap/kube-system/calico"]));
+    scene.told = Some(told);
+    assert!(!scene.decide().asks_guest, "once");
+}
+
+#[test]
 fn pods_of_daemon_sets_change_with_their_nodes_and_those_of_deployments_go_only_to_nodes_of_the_distribution() {
     let mut scene = settled().asks_for(NEW);
     let value = "

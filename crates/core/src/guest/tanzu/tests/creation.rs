@@ -1,6 +1,6 @@
 //! The creation of a cluster that was never there.
 
-use super::super::addons::State;
+use super::super::addons::{State, unreachable};
 use super::paper::{PREFIX, Paper, inline};
 use super::*;
 
@@ -56,6 +56,36 @@ fn what_kubeadm_has_not_made_yet_is_waited_for() {
     assert_eq!((&told.standing["dns"].state, &told.standing["proxy"].state), (&State::Pending, &State::Pending));
     assert!(told.again);
     assert_eq!(told.standing["csi"].state, State::Applied);
+}
+
+/// Cluster API knows a Node by its `providerID`, which the cloud provider writes, and only then says that a control plane has begun.
+#[test]
+fn add_ons_are_applied_as_soon_as_the_first_machine_runs_since_without_them_it_never_becomes_a_node() {
+    let mut scene = new();
+    scene.settles();
+    assert!(order_of_addons(&scene.view(None)).is_none(), "nothing is there that could answer");
+    let name = scene.masters().remove(0);
+    scene.change(Collection::Machines, &name, |machine| machine["spec"]["providerID"] = json!("vsphere://first"));
+    scene.is_unasked = true;
+    assert!(scene.decide().asks_guest);
+
+    let silent = unreachable(&scene.order(), "connection refused");
+
+    assert!(silent.again);
+    (scene.is_unasked, scene.told) = (false, Some(silent));
+    scene.settles();
+    assert_eq!(scene.tkc["status"]["addons"]["csi"], json!({ "name": "pvcsi", "status": "pending", "version": OLD }));
+    assert_eq!(scene.phase(), "creating");
+    let said = scene.decide().waits.into_iter().find(|wait| wait.reason == Reason::AddonsNotApplied).unwrap().sentence;
+    assert!(
+        said.contains("add-on vmware-guest-cluster is not applied yet: the API of the guest cluster does not"),
+        "{said}"
+    );
+
+    let (done, told) = Paper::of(OLD).follows(&scene.order());
+
+    assert!(done.contains(&"apply ConfigMap/kube-system/vmware-guest-cluster".to_owned()), "{done:?}");
+    assert_eq!(told.standing["cloudprovider"].state, State::Applied);
 }
 
 impl Scene {

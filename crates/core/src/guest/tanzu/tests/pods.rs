@@ -77,6 +77,12 @@ fn a_pod_that_does_not_start_is_named_and_halts_the_cluster_after_a_while_until_
     assert_eq!((wait.reason, wait.subject.name.as_str()), (Reason::JobNotStarted, "pod-1"));
     assert!(wait.sentence.ends_with("does not start: 0/3 nodes are available"), "{}", wait.sentence);
     assert!(wait.remedy.unwrap().contains("--guest-job-node-selector"));
+    let waiting =
+        json!({ "waiting": { "reason": "ImagePullBackOff", "message": "Back-off pulling image \"drover\"" } });
+    let unpulled = json!({ "phase": "Pending", "containerStatuses": [{ "name": "upgrade", "state": waiting }] });
+    pod(&mut scene, "pod-1", unpulled);
+    assert!(scene.decide().waits.remove(0).remedy.unwrap().contains("--job-image"));
+    pod(&mut scene, "pod-1", unscheduled());
     scene.goes_on();
     assert_eq!(scene.phase(), "updating");
 

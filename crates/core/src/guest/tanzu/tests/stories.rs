@@ -63,6 +63,10 @@ fn the_story_of_a_new_cluster() {
     story.then("its infrastructure is ready", |scene| {
         scene.change(Collection::Clusters, "my-tkc", |one| one["status"] = json!({ "infrastructureReady": true }));
     });
+    story.then("the virtual machine of its first machine runs", |scene| {
+        let name = scene.masters().remove(0);
+        scene.change(Collection::Machines, &name, |one| one["spec"]["providerID"] = json!("vsphere://first"));
+    });
     story.then("ten minutes pass", |scene| scene.passes(10));
     story.then("its first machine has taken too long", |scene| scene.passes(10));
     story.then("its first machine is a Node that is not ready", |scene| scene.masters_join(false));

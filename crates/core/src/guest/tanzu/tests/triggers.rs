@@ -25,6 +25,21 @@ fn said_before_acting(scene: &mut Scene) -> Vec<String> {
 }
 
 #[test]
+fn another_image_of_the_version_replaces_no_machine_while_theirs_is_there() {
+    let mut scene = settled();
+    let mut twin = scene.global.get(Collection::Images, &image_name(OLD)).unwrap().clone();
+    twin["metadata"]["name"] = json!("another");
+    scene.put(Collection::Images, twin);
+
+    scene.goes_on();
+    assert_eq!(scene.tkc["status"]["differences"], Value::Null);
+
+    scene.global.forget(Collection::Images, &image_name(OLD));
+    scene.goes_on();
+    assert!(scene.tkc["status"]["differences"].to_string().contains("→ another"), "{}", scene.tkc["status"]);
+}
+
+#[test]
 fn every_trigger_is_said_field_by_field_before_anything_is_done_about_it() {
     type Change = fn(&mut Scene);
     let renamed: Change = |scene| {
