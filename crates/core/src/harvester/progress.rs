@@ -34,7 +34,7 @@ pub struct Progress {
     /// All that the map names have carried it: so an earlier Drover has noted it.
     #[serde(skip_serializing)]
     pub pauses_marked: bool,
-    /// Nodes that were paused when it failed: they pause again when it is taken up.
+    /// Nodes that were paused when it failed, or when they left: they pause again when it is taken up, or they come back.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub paused: BTreeSet<String>,
     /// Harvester's own controller was switched off since it began: one that comes back does so against that.

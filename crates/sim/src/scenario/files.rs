@@ -136,6 +136,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-server-dies",
     "harvester-server-dies-meanwhile",
     "harvester-paused-node-leaves",
+    "harvester-webhook-stays",
     "harvester-vms",
     "harvester-volumes-unused",
     "harvester-images-collected",
