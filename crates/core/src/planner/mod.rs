@@ -19,11 +19,12 @@ mod token;
 
 use std::collections::BTreeMap;
 
+use drover_api::marks::{ACCEPT, ACCEPTED};
 use drover_api::rancher::machine_plan::labels;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::accepted::codes;
+use crate::accepted::names;
 use crate::claims::{Claim, ClaimId, Claims};
 use crate::cluster::{Job, Pod};
 use crate::drain;
@@ -354,7 +355,7 @@ fn risk(view: &View<'_>, node: &NodeSeen, claims: &Claims) -> Option<String> {
     };
     let entries = if is_claimed(name) && claims.nodes.len() > 1 { entries(view) } else { Vec::new() };
     let comes_later = |other: &str| other > name && entries.iter().any(|entry| waits_for_plan(entry, other));
-    let accepted = codes(&view.cluster.meta.annotations).contains(CODE);
+    let accepted = [ACCEPT, ACCEPTED].iter().any(|key| names(&view.cluster.meta.annotations, key).contains(CODE));
     let members = view.nodes.values().map(|one| Member {
         name: &one.meta.name,
         voter: one.condition(IS_VOTER).map(|voter| (voter.status.as_str(), voter.reason.as_str())),

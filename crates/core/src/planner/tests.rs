@@ -509,13 +509,16 @@ fn of_two_workers_that_have_become_voters_while_they_were_drained_one_goes_first
 
 #[test]
 fn one_of_two_voters_goes_only_where_that_is_accepted() {
-    let mut world = ready(drains(), &["ecw", "ecw"]);
-    world.ask(TO);
-    let said = world.settle().unwrap();
-    assert!(said.contains("unless DRV-ETCD-001 is accepted"), "{said}");
-    world.cluster["metadata"]["annotations"] = json!({ "drover.dev/accept": "DRV-ETCD-001" });
-    world.settle();
-    assert_eq!(world.cordoned(), ["node-1"]);
+    // By its user, or on the Upgrade that asks.
+    for accepts in ["drover.dev/accept", "drover.dev/accepted"] {
+        let mut world = ready(drains(), &["ecw", "ecw"]);
+        world.ask(TO);
+        let said = world.settle().unwrap();
+        assert!(said.contains("unless DRV-ETCD-001 is accepted"), "{said}");
+        world.cluster["metadata"]["annotations"] = json!({ accepts: "DRV-ETCD-001" });
+        world.settle();
+        assert_eq!(world.cordoned(), ["node-1"]);
+    }
 }
 
 #[test]

@@ -116,6 +116,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-own-planner-paused",
     "harvester-own-planner-aborted",
     "harvester-own-planner-plan-fails",
+    "harvester-own-planner-two-nodes",
     "harvester-own-planner-server-dies",
     "harvester-own-status",
     "harvester-meddled",
