@@ -72,6 +72,10 @@ pub const ACCEPT: &str = "drover.dev/accept";
 /// A code for [`ACCEPT`]: follow the channel to a lower version.
 pub const CHANNEL_DOWNGRADE: &str = "ChannelDowngrade";
 
+/// Annotation of a Cluster (provisioning.cattle.io), by the operator: what the Upgrade that its planner works for accepts, as in [`ACCEPT`]. It
+/// is there for as long as the Upgrade asks.
+pub const ACCEPTED: &str = "drover.dev/accepted";
+
 /// Annotation of a machine-plan Secret: the version and generation that its plan is for.
 ///
 /// The planner writes it with the plan that it delivers, and with one that it finds; it stays.
@@ -265,8 +269,20 @@ mod tests {
     #[test]
     fn all_keys_of_ours_begin_alike() {
         let claims = [CLAIMS, NODE_CLAIM, JOB_CLAIM, JOB_TEMPLATE, NODE_FAILED, NODE_RETRY, WAITS];
-        let ours =
-            [ON_FAILURE, PAUSED, AFTER, GATE, ACCEPT, PLANNED, PROGRESS, STEPS, DRIVE, WEBHOOK, CONTROL_PLANE_DIGEST];
+        let ours = [
+            ON_FAILURE,
+            PAUSED,
+            AFTER,
+            GATE,
+            ACCEPT,
+            ACCEPTED,
+            PLANNED,
+            PROGRESS,
+            STEPS,
+            DRIVE,
+            WEBHOOK,
+            CONTROL_PLANE_DIGEST,
+        ];
         let ours = ours.into_iter().chain([GUEST, UPDATE_FINALIZER, LAST_GOOD, WORKERS_FAILED, ADDON, ADDON_DIGEST]);
         let ours = ours.chain([
             EXECUTOR,

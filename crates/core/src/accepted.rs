@@ -10,7 +10,12 @@ use crate::managed::Managed;
 
 /// The codes that the annotation [`marks::ACCEPT`] names.
 pub fn codes(annotations: &BTreeMap<String, String>) -> BTreeSet<String> {
-    let codes = annotations.get(marks::ACCEPT).map(String::as_str).unwrap_or_default();
+    names(annotations, marks::ACCEPT)
+}
+
+/// The same of another annotation.
+pub fn names(annotations: &BTreeMap<String, String>, key: &str) -> BTreeSet<String> {
+    let codes = annotations.get(key).map(String::as_str).unwrap_or_default();
     codes.split(',').map(str::trim).filter(|code| !code.is_empty()).map(str::to_owned).collect()
 }
 

@@ -129,6 +129,11 @@ impl Hands {
                 }
                 Ok(None)
             }
+            // Harvester's webhook lets nobody but Harvester make one, and nobody waits for it.
+            Err(error) if write.subject.kind == Kind::UpgradeLog && is_refused_for_good(&error) => {
+                tracing::warn!("cannot create {}: {error}", write.subject);
+                Ok(None)
+            }
             Err(error) => {
                 if matches!(error.code(), Some(404 | 409)) {
                     self.look(write).await;
@@ -219,6 +224,11 @@ impl Hands {
         let is_told = write.subject.kind != Kind::Event && !matches!(write.act, Act::Call { .. });
         if is_told { self.ears.hear(&write.subject, body) } else { None }
     }
+}
+
+/// The server has understood, and will not take it another time, either.
+fn is_refused_for_good(error: &ApiError) -> bool {
+    matches!(error.code(), Some(400 | 422))
 }
 
 /// Whether an object says what was written into its status: where that stands for itself, a write with the object leaves it as it is.

@@ -13,6 +13,7 @@ mod drain;
 mod operator;
 #[cfg(unix)]
 mod plugin;
+mod rights;
 mod same_seed_same_trace;
 mod served;
 mod simulate;

@@ -12,10 +12,12 @@ use super::nodes::is_in_drain;
 use super::progress::{Before, Step};
 use super::release::is_kubelet_version;
 use super::stalling;
+use crate::accepted::codes;
 use crate::cluster::cluster_api::Cluster;
 use crate::cluster::harvester::ProvisionedCluster;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
 use crate::merge::replacing;
+use crate::quorum::CODE;
 
 /// Asks the planner for the version of the release, once; true when it is asked. Which generation it is asked for is noted
 /// before, so that a successor does not ask for one more.
@@ -86,6 +88,18 @@ pub(super) fn ask(turn: &mut Turn<'_>) -> bool {
     false
 }
 
+/// Drover's planner looks at the Cluster alone: what is accepted on the Upgrade stands there as long as that asks. Rancher's does not care.
+pub(super) fn pass_on_acceptance(turn: &mut Turn<'_>) {
+    let Some(cluster) = turn.cluster().harvester.clusters.get(FLEET_NAMESPACE, LOCAL) else { return };
+    let wanted = codes(&turn.view.upgrade.metadata.annotations).contains(CODE).then_some(CODE);
+    if cluster.metadata.annotations.get(marks::ACCEPTED).map(String::as_str) == wanted {
+        return;
+    }
+    let version = cluster.metadata.resource_version.to_string();
+    let patch = json!({ "metadata": { "resourceVersion": version, "annotations": { marks::ACCEPTED: wanted } } });
+    turn.write(Purpose::AskPlanner, subject(), Act::Patch(patch));
+}
+
 /// Whether the planner has raised all nodes without asking, which it does where the plans that they had say nothing of drains, as those of
 /// Rancher before 2.12 do (harvester/harvester#7514). The plans that they have by now do: it asks if it is asked once more. Where a node is
 /// done already, that one would be drained for nothing, so this is left to its user.
@@ -135,12 +149,17 @@ fn has_hooks(strategy: &Value) -> bool {
 pub(super) fn release(turn: &mut Turn<'_>) -> bool {
     let Some(cluster) = turn.cluster().harvester.clusters.get(FLEET_NAMESPACE, LOCAL) else { return true };
     let is_stuck = turn.next.is_stuck() && turn.view.upgrade.metadata.deletion_timestamp.is_none();
-    if turn.next.asked.is_none() || is_stuck || !has_hooks(&cluster.spec.rke_config.upgrade_strategy) {
+    let accepts = cluster.metadata.annotations.contains_key(marks::ACCEPTED);
+    let is_as_before = !accepts && !has_hooks(&cluster.spec.rke_config.upgrade_strategy);
+    if turn.next.asked.is_none() || is_stuck || is_as_before {
         return true;
     }
     let (version, strategy) = (cluster.metadata.resource_version.to_string(), earlier_strategy(turn, cluster));
-    let patch =
+    let mut patch =
         json!({ "metadata": { "resourceVersion": version }, "spec": { "rkeConfig": { "upgradeStrategy": strategy } } });
+    if accepts {
+        patch["metadata"]["annotations"] = json!({ marks::ACCEPTED: null });
+    }
     turn.write(Purpose::CleanUp, subject(), Act::Patch(patch));
     false
 }

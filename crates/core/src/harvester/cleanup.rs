@@ -2,6 +2,7 @@
 
 use drover_api::harvester::jobs::UPGRADE;
 use drover_api::harvester::node::{DRAIN_TAINT, PENDING_OS_IMAGE};
+use drover_api::harvester::upgrade::conditions;
 use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
 use drover_api::helm::helm_chart;
 use drover_api::rancher::embedded::NAME as RANCHER;
@@ -13,7 +14,7 @@ use super::progress::Step;
 use super::steps::rancher;
 use super::{around, asking, jobs, names, pausing, preload, storage, workloads};
 use crate::cluster::harvester::HelmChart;
-use crate::cluster::{Meta, Node, Taint};
+use crate::cluster::{Meta, Node, Taint, condition};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
 
 /// The charts that the system services are held still with while they are raised.
@@ -68,11 +69,18 @@ fn repository(turn: &mut Turn<'_>) -> bool {
     let service = cluster.harvester.services.get(NAMESPACE, &name).map(|one| &one.metadata);
     let machine = cluster.kubevirt.machines.get(NAMESPACE, &name).map(|one| &one.metadata);
     let gone = [
-        delete(turn, Kind::Deployment, deployment),
+        if has_told_its_end(turn) { delete(turn, Kind::Deployment, deployment) } else { deployment.is_none() },
         delete(turn, Kind::VirtualMachine, machine),
         delete(turn, Kind::Service, service),
     ];
     gone.iter().all(|gone| *gone)
+}
+
+/// The Upgrade says, where everybody reads it, that it has ended. Harvester's webhook, which stays at work when its controller is switched
+/// off, lets nobody but Harvester take the repository away before.
+fn has_told_its_end(turn: &Turn<'_>) -> bool {
+    let said = condition(&turn.view.upgrade.status.conditions, conditions::COMPLETED);
+    said.is_some_and(|said| said.status != "Unknown")
 }
 
 /// One that the user has brought stays.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use drover_api::harvester::upgrade::annotations::PAUSE_MAP;
 use drover_api::harvester::upgrade::{FINALIZER, cleanup, labels, states};
 use drover_api::harvester::{CATTLE_NAMESPACE, FLEET_NAMESPACE, NAMESPACE, node as node_marks};
 use drover_api::marks;
@@ -13,8 +14,8 @@ use super::admission::Verdict;
 use super::progress::{Ending, Progress};
 use super::release::Fetched;
 use super::{
-    abort, around, cleanup as clearing, ending, events, joining, nodes, preload, repo, services, skipping, start,
-    status,
+    abort, around, cleanup as clearing, ending, events, joining, nodes, pausing, preload, repo, services, skipping,
+    start, status,
 };
 use crate::cluster::cluster_api::Machine;
 use crate::cluster::harvester::Upgrade;
@@ -105,6 +106,7 @@ pub(super) fn go_on(turn: &mut Turn<'_>) {
         nodes::settle,
     ];
     nodes::forget_who_has_left(turn);
+    pausing::forget_who_is_gone(turn);
     joining::count_anew(turn);
     if turn.next.aborting && turn.next.ended.is_none() {
         abort::go_back(turn);
@@ -332,7 +334,11 @@ impl<'a> Turn<'a> {
         let metadata = &self.view.upgrade.metadata;
         let rest: Vec<&String> = metadata.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER).collect();
         let version = metadata.resource_version.to_string();
-        let patch = json!({ "metadata": { "resourceVersion": version, "finalizers": rest } });
+        let mut patch = json!({ "metadata": { "resourceVersion": version, "finalizers": rest } });
+        // Harvester's webhook refuses even this while the map names a Node that is gone.
+        if metadata.annotations.contains_key(PAUSE_MAP) {
+            patch["metadata"]["annotations"] = json!({ PAUSE_MAP: null });
+        }
         Write { purpose: Purpose::CleanUp, subject: self.subject(), act: Act::Patch(patch) }
     }
 

@@ -36,6 +36,7 @@ pub(super) fn next(turn: &mut Turn<'_>) -> bool {
         if !asking::ask(turn) {
             return false;
         }
+        asking::pass_on_acceptance(turn);
         joining::take_in(turn, &nodes);
         nodes.iter().for_each(|member| tend(turn, *member));
         stalling::notice_standstill(turn, &nodes);
@@ -234,7 +235,7 @@ fn begin(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
             let sentence = format!("the planner has raised {name} without asking: its system is still the old one");
             let remedy = asking::remedy_of_silence(turn);
             turn.wait_with_remedy(Subject::node(name), Reason::PlannerWorks, sentence, remedy);
-        } else if !asking::is_paused(turn) {
+        } else if !asking::is_paused(turn) && !has_to_stay(turn, member) {
             let sentence = format!("the planner has not come to {name}");
             turn.wait(Subject::node(name), Reason::PlannerWorks, sentence);
         }
@@ -250,6 +251,12 @@ fn begin(turn: &mut Turn<'_>, member: Member<'_>, plan: &Secret) {
         turn.next.set_step(name, Step::PreDraining);
         work(turn, member, types::PRE_DRAIN);
     }
+}
+
+/// Drover's planner does not ask about a voter that has to stay: that is told in its place. While another node is out, that one is waited for.
+fn has_to_stay(turn: &mut Turn<'_>, member: Member<'_>) -> bool {
+    let is_another_out = turn.next.nodes.values().any(|node| node.step.is_at_work());
+    !is_another_out && !keeps_quorum(turn, member)
 }
 
 fn resume(node: &str) -> String {

@@ -37,6 +37,21 @@ fn is_marked(node: &Node) -> bool {
     node.metadata.annotations.contains_key(UPGRADE_PAUSE)
 }
 
+/// The names of Nodes that are gone leave the map: Harvester's webhook refuses whatever is written on an Upgrade whose map names one. Who was
+/// to pause does so again when it comes back.
+pub(super) fn forget_who_is_gone(turn: &mut Turn<'_>) {
+    let Some(mut map) = map(turn) else { return };
+    let cluster = turn.cluster();
+    let gone: Map = map.extract_if(.., |name, _| cluster.nodes.named(name).is_none()).collect();
+    if gone.is_empty() {
+        return;
+    }
+    let paused = gone.into_iter().filter(|(name, said)| said == PAUSE && turn.next.step(name) == Step::Waits);
+    let paused: Vec<String> = paused.map(|(name, _)| name).collect();
+    turn.next.paused.extend(paused);
+    turn.annotations.insert(PAUSE_MAP, json!(json!(map).to_string()));
+}
+
 /// Makes the marks that are missing, and takes over what users say by one of the two; true once all nodes that pause from the beginning have
 /// been marked.
 pub(super) fn heed(turn: &mut Turn<'_>) -> bool {
@@ -45,7 +60,7 @@ pub(super) fn heed(turn: &mut Turn<'_>) -> bool {
         return were_marked(turn);
     };
     let before = map.clone();
-    // Webhooks refuse the name of a node that is not there; it may come back.
+    // Those that were gone are back.
     let cluster = turn.cluster();
     let there = turn.next.paused.extract_if(.., |name| cluster.nodes.named(name).is_some());
     for name in there {

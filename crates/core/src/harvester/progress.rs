@@ -34,12 +34,15 @@ pub struct Progress {
     /// All that the map names have carried it: so an earlier Drover has noted it.
     #[serde(skip_serializing)]
     pub pauses_marked: bool,
-    /// Nodes that were paused when it failed: they pause again when it is taken up.
+    /// Nodes that were paused when it failed, or when they left: they pause again when it is taken up, or they come back.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub paused: BTreeSet<String>,
     /// Harvester's own controller was switched off since it began: one that comes back does so against that.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub switched_off: bool,
+    /// Where its image comes from: Harvester takes Versions away that nobody can upgrade to any more, and another try may need the image again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
     /// How the import of its image ended: one that has failed is deleted, and its words with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<Ending>,
@@ -102,6 +105,15 @@ pub struct Progress {
     /// Nothing is left to be cleared away.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cleaned: bool,
+}
+
+/// Where the image of the release is downloaded from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Source {
+    pub url: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub checksum: String,
 }
 
 /// What of the setting `upgrade-config` is needed later on.

@@ -11,7 +11,7 @@ use drover_api::marks;
 use serde_json::{Value, json};
 
 use super::decide::{Phase, Turn};
-use super::progress::Ending;
+use super::progress::{Ending, Source};
 use super::release::{RANCHER_CHART, Release, Served, Steps};
 use super::{names, options, repo_vm};
 use crate::cluster::condition;
@@ -36,8 +36,7 @@ pub(super) fn import(turn: &mut Turn<'_>) -> bool {
         if turn.view.upgrade.spec.image.is_empty()
             && turn.cluster().harvester.images.get(NAMESPACE, turn.name()).is_none()
         {
-            let (subject, image) = (Subject::new(Kind::VirtualMachineImage, NAMESPACE, turn.name()), image(turn));
-            turn.write(Purpose::Provide, subject, Act::Create(image));
+            provide_image(turn);
         }
         return true;
     }
@@ -47,9 +46,10 @@ pub(super) fn import(turn: &mut Turn<'_>) -> bool {
     let subject = Subject::new(Kind::VirtualMachineImage, &namespace, &name);
     let Some(image) = turn.cluster().harvester.images.get(&namespace, &name) else {
         if turn.view.upgrade.spec.image.is_empty() {
-            let image = image(turn);
-            turn.write(Purpose::Provide, subject.clone(), Act::Create(image));
-            turn.wait(subject, Reason::ImageNotReady, format!("VirtualMachineImage {namespace}/{name} is being made"));
+            if provide_image(turn) {
+                let sentence = format!("VirtualMachineImage {namespace}/{name} is being made");
+                turn.wait(subject, Reason::ImageNotReady, sentence);
+            }
         } else {
             let sentence = format!("VirtualMachineImage {namespace}/{name} is not there");
             turn.wait_with_remedy(
@@ -110,17 +110,34 @@ fn log(turn: &mut Turn<'_>) {
     turn.last.push(Write { purpose: Purpose::Provide, subject, act: Act::Create(log) });
 }
 
-fn image(turn: &Turn<'_>) -> Value {
+/// Makes the image anew, as the Version says, or has said; false if nobody knows where it comes from.
+fn provide_image(turn: &mut Turn<'_>) -> bool {
+    let version = &turn.view.upgrade.spec.version;
+    if let Some(known) = turn.cluster().harvester.versions.get(NAMESPACE, version) {
+        let (url, checksum) = (known.spec.iso_url.clone(), known.spec.iso_checksum.clone());
+        turn.next.source = Some(Source { url, checksum });
+    }
+    let Some(source) = &turn.next.source else {
+        let sentence =
+            format!("version {version} is not found, and the image of the release is to be imported from it");
+        let remedy = format!("create Version {NAMESPACE}/{version} again, with the isoURL that it had");
+        turn.wait_with_remedy(turn.subject(), Reason::UpgradeInvalid, sentence, remedy);
+        return false;
+    };
+    let (subject, image) = (Subject::new(Kind::VirtualMachineImage, NAMESPACE, turn.name()), image(turn, source));
+    turn.write(Purpose::Provide, subject, Act::Create(image));
+    true
+}
+
+fn image(turn: &Turn<'_>, source: &Source) -> Value {
     let name = turn.name();
     let version = &turn.view.upgrade.spec.version;
-    let known = turn.cluster().harvester.versions.get(NAMESPACE, version);
     let mut spec = json!({
-        "displayName": format!("{name}-{version}"), "sourceType": SOURCE_DOWNLOAD,
-        "url": known.map(|known| known.spec.iso_url.as_str()).unwrap_or_default(), "retry": 3,
+        "displayName": format!("{name}-{version}"), "sourceType": SOURCE_DOWNLOAD, "url": source.url, "retry": 3,
         "targetStorageClassName": STATIC_STORAGE_CLASS, "backend": BACKEND_CDI,
     });
-    if let Some(checksum) = known.map(|known| &known.spec.iso_checksum).filter(|checksum| !checksum.is_empty()) {
-        spec["checksum"] = json!(checksum);
+    if !source.checksum.is_empty() {
+        spec["checksum"] = json!(source.checksum);
     }
     json!({
         "apiVersion": "harvesterhci.io/v1beta1", "kind": "VirtualMachineImage",

@@ -58,7 +58,9 @@ pub(super) fn notice_standstill(turn: &mut Turn<'_>, nodes: &[Member<'_>]) {
     }
     let is_free =
         |member: &Member<'_>| !turn.paused.contains(member.name()) && !asking::was_raised_unasked(turn, member);
-    if asking::is_paused(turn) || !waiting.into_iter().any(is_free) {
+    // Drover's planner does not even ask about a voter that has to stay; Rancher's would be told to wait.
+    let is_kept_back = turn.waits.iter().any(|wait| wait.reason == Reason::QuorumAtRisk);
+    if is_kept_back || asking::is_paused(turn) || !waiting.into_iter().any(is_free) {
         // It is not the planner's turn, and it has all of its time again when it is.
         turn.next.planner_since = None;
         return;

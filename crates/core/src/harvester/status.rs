@@ -128,8 +128,11 @@ fn set(all: &mut Vec<Condition>, kind: &str, status: &str, reason: String, messa
 
 fn all_conditions(turn: &Turn<'_>, waits: &[Wait]) -> Vec<(&'static str, Words)> {
     let mut all = Vec::new();
-    if turn.phase > Phase::Waits {
+    // One that has lost its notes ends without having come to a phase.
+    if turn.phase > Phase::Waits || turn.next.ended.is_some() && !turn.next.cleaned {
         all.push((conditions::COMPLETED, completed(turn)));
+    }
+    if turn.phase > Phase::Waits {
         all.push((conditions::LOG_READY, log_ready(turn)));
         all.extend(image_ready(turn).map(|words| (conditions::IMAGE_READY, words)));
     }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::seen::{NodeSeen, checksum};
 use super::tier::Waits;
-use super::{Act, Decision, Entry, Purpose, Target, View, Write, node, plan};
+use super::{Act, Decision, Entry, Purpose, Target, View, Write, node, plan, risk};
 use crate::claims::{Claim, Claims};
 use crate::cluster::{Job, last_words};
 use crate::plan::names::join;
@@ -47,6 +47,12 @@ pub fn carry_out(
     if node.claim() != Some(claim.id.as_str()) {
         waits.configuring(entry.name(), at_work);
         return decision.writes.push(take(view, entry, node, claim));
+    }
+    // Its pod restarts etcd.
+    if !view.jobs.contains_key(&name)
+        && let Some(why) = risk(view, node, claims)
+    {
+        return waits.configuring(entry.name(), &why);
     }
     let target = Target::Job(name.clone());
     let (purpose, act) = match view.jobs.get(&name) {

@@ -17,13 +17,14 @@ mod tests;
 mod tier;
 mod token;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use drover_api::marks::{ACCEPT, ACCEPTED};
 use drover_api::rancher::machine_plan::labels;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::accepted::codes;
+use crate::accepted::names;
 use crate::claims::{Claim, ClaimId, Claims};
 use crate::cluster::{Job, Pod};
 use crate::drain;
@@ -336,17 +337,31 @@ fn may_begin<'a>(view: &View<'a>, entry: &Entry<'a>, claims: &Claims, has_slot: 
     if !has_slot {
         return Err(Begin::Waits("waiting for plan to be applied".to_owned()));
     }
-    let taken: BTreeSet<&str> = claims.nodes.keys().map(String::as_str).collect();
-    let accepted = codes(&view.cluster.meta.annotations);
-    let members = view.nodes.values().map(|one| Member {
-        name: &one.meta.name,
-        voter: one.condition(IS_VOTER).map(|voter| (voter.status.as_str(), voter.reason.as_str())),
-        is_well: one.is_ready() && !taken.contains(one.meta.name.as_str()),
-    });
-    match at_risk(members, &node.meta.name, accepted.contains(CODE)) {
+    match risk(view, node, claims) {
         Some(why) => Err(Begin::Waits(why)),
         None => Ok(node),
     }
+}
+
+/// Why etcd would not have its quorum without this node by now; none if it would. That is asked before each step that takes the node out:
+/// hooks and a drain may take hours, and whoever was well at the first may be out at the next.
+///
+/// Nodes that are claimed count as out. Of two that wait for their plan, and have become voters meanwhile, the first by name has its turn.
+fn risk(view: &View<'_>, node: &NodeSeen, claims: &Claims) -> Option<String> {
+    let name = node.meta.name.as_str();
+    let is_claimed = |name: &str| claims.nodes.contains_key(name);
+    let waits_for_plan = |entry: &Entry<'_>, name: &str| {
+        entry.node.is_some_and(|node| node.meta.name == name) && node::needs_plan(view, entry)
+    };
+    let entries = if is_claimed(name) && claims.nodes.len() > 1 { entries(view) } else { Vec::new() };
+    let comes_later = |other: &str| other > name && entries.iter().any(|entry| waits_for_plan(entry, other));
+    let accepted = [ACCEPT, ACCEPTED].iter().any(|key| names(&view.cluster.meta.annotations, key).contains(CODE));
+    let members = view.nodes.values().map(|one| Member {
+        name: &one.meta.name,
+        voter: one.condition(IS_VOTER).map(|voter| (voter.status.as_str(), voter.reason.as_str())),
+        is_well: one.is_ready() && (!is_claimed(&one.meta.name) || comes_later(&one.meta.name)),
+    });
+    at_risk(members, name, accepted)
 }
 
 fn claim(view: &View<'_>, node: &NodeSeen, claims: &mut Claims, now: Timestamp) {

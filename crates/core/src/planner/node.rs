@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::marks::{CLEARED, PLANNED};
 use super::seen::NodeSeen;
 use super::tier::Waits;
-use super::{Act, Decision, Drained, Entry, Order, Purpose, Target, View, Write, executor, plan, token};
+use super::{Act, Decision, Drained, Entry, Order, Purpose, Target, View, Write, executor, plan, risk, token};
 use crate::claims::{Claim, Claims, Mark, Owner};
 
 /// When the probes of the plan were first well; users' tools read it.
@@ -105,6 +105,9 @@ fn before(
     decision: &mut Decision,
     waits: &mut Waits,
 ) {
+    if let Some(why) = risk(view, node, claims) {
+        return waits.configuring(entry.name(), &why);
+    }
     let secret = entry.secret;
     let is = |key: &str| secret.note(key) == Some(token);
     let asked = token::read(token);
@@ -214,8 +217,9 @@ fn after(
         return executor::carry_out(view, entry, node, claims, decision, waits);
     }
     if secret.has_failed() {
-        waits.configuring(entry.name(), "failure while applying plan");
-        return decision.writes.extend(node.wants_retry().then(|| retry(entry)));
+        let why = risk(view, node, claims).filter(|_| node.wants_retry());
+        waits.configuring(entry.name(), why.as_deref().unwrap_or("failure while applying plan"));
+        return decision.writes.extend((node.wants_retry() && why.is_none()).then(|| retry(entry)));
     }
     if node.wants_retry() {
         decision.writes.push(note_retry(node));

@@ -451,14 +451,74 @@ fn a_worker_that_was_promoted_to_a_voter_does_not_go_while_another_is_out() {
 }
 
 #[test]
-fn one_of_two_voters_goes_only_where_that_is_accepted() {
-    let mut world = ready(drains(), &["ecw", "ecw"]);
+fn a_voter_that_is_claimed_is_neither_drained_nor_given_its_plan_while_another_is_out() {
+    let [well, lost] = [true, false].map(|is_ready| {
+        let ready = if is_ready { "True" } else { "False" };
+        json!([{ "type": "Ready", "status": ready }, { "type": "EtcdIsVoter", "status": "True" }])
+    });
+    for is_drained in [false, true] {
+        let mut world = ready(drains(), &SERVERS);
+        world.ask(TO);
+        world.settle();
+        world.nodes.get_mut("node-3").unwrap()["status"]["conditions"] = lost.clone();
+        if is_drained {
+            world.drained("node-1");
+        }
+
+        let said = world.settle().unwrap();
+
+        assert_eq!(
+            said,
+            "configuring bootstrap node(s) custom-1: etcd needs 2 of 3 voters, and node-3 is out: node-1 must not be taken out as well"
+        );
+        assert!(world.decide().drains.is_empty() && !world.purposes.contains(&"DeliverPlan".to_owned()));
+        world.nodes.get_mut("node-3").unwrap()["status"]["conditions"] = well.clone();
+        world.settle();
+        world.drained("node-1");
+        world.settle();
+        assert!(world.purposes.contains(&"DeliverPlan".to_owned()));
+    }
+}
+
+#[test]
+fn of_two_workers_that_have_become_voters_while_they_were_drained_one_goes_first() {
+    let mut world = ready(drains(), &["ecw", "w", "w"]);
+    world.cluster["spec"]["rkeConfig"]["upgradeStrategy"]["workerConcurrency"] = json!("2");
     world.ask(TO);
-    let said = world.settle().unwrap();
-    assert!(said.contains("unless DRV-ETCD-001 is accepted"), "{said}");
-    world.cluster["metadata"]["annotations"] = json!({ "drover.dev/accept": "DRV-ETCD-001" });
     world.settle();
-    assert_eq!(world.cordoned(), ["node-1"]);
+    world.drained("node-1");
+    world.settle();
+    world.applied(1);
+    world.settle();
+    assert_eq!(world.cordoned(), ["node-2", "node-3"]);
+    let votes = json!([{ "type": "Ready", "status": "True" }, { "type": "EtcdIsVoter", "status": "True" }]);
+    for node in ["node-2", "node-3"] {
+        world.nodes.get_mut(node).unwrap()["status"]["conditions"] = votes.clone();
+        world.drained(node);
+    }
+
+    let said = world.settle().unwrap();
+
+    assert!(said.contains("node-2 is out: node-3 must not be taken out as well"), "{said}");
+    world.applied(2);
+    world.settle();
+    world.applied(3);
+    assert_eq!(world.settle(), None);
+    assert_eq!(world.cordoned(), Vec::<&str>::new());
+}
+
+#[test]
+fn one_of_two_voters_goes_only_where_that_is_accepted() {
+    // By its user, or on the Upgrade that asks.
+    for accepts in ["drover.dev/accept", "drover.dev/accepted"] {
+        let mut world = ready(drains(), &["ecw", "ecw"]);
+        world.ask(TO);
+        let said = world.settle().unwrap();
+        assert!(said.contains("unless DRV-ETCD-001 is accepted"), "{said}");
+        world.cluster["metadata"]["annotations"] = json!({ accepts: "DRV-ETCD-001" });
+        world.settle();
+        assert_eq!(world.cordoned(), ["node-1"]);
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use tower::Service;
 
 use super::asked::Asked;
 use super::body::{GatedBody, GatedWatch};
-use super::{A_MINUTE, AN_HOUR, Gate, Held, IN_A_MOMENT, LAG, Order, Passenger, STALE};
+use super::{A_MINUTE, AN_HOUR, Gate, Held, IN_A_MOMENT, LAG, Order, Passenger, STALE, webhook};
 use crate::faults::{Fault, Mishap};
 use crate::programs;
 use crate::sabotage::Verdict;
@@ -220,6 +220,12 @@ impl Exchange<'_> {
 
     /// The server's answer, as the operator is to see it.
     async fn answer(mut self) -> Response<GatedBody> {
+        if matches!(self.gate.passenger, Passenger::Operator)
+            && let Some((code, why)) = webhook::refusal(&self.server, &self.asked)
+        {
+            let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            return whole(code, Bytes::from(webhook::status(code.as_u16(), &why).to_string()));
+        }
         let Ok(response) = self.inner.call(request(self.head, self.body)).await;
         let sabotage = self.gate.sabotage.filter(|sabotage| sabotage.changes_answers(&self.asked));
         let (head, body) = response.into_parts();

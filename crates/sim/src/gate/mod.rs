@@ -3,6 +3,7 @@
 mod asked;
 mod body;
 mod exchange;
+mod webhook;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;

@@ -273,7 +273,7 @@ impl Checker {
     }
 
     /// `what` happens to the node that takes it out.
-    fn check_quorum(&mut self, known: &Known, change: &Change<'_>, node: &str, what: &str) {
+    pub(super) fn check_quorum(&mut self, known: &Known, change: &Change<'_>, node: &str, what: &str) {
         let is_voter = |node: &str| known.node(node).is_some_and(|node| has_condition(node, "EtcdIsVoter"));
         // What an operator cannot know yet is no fault of its own.
         if self.leave.late || self.leave.clocks || !is_voter(node) {
@@ -286,8 +286,8 @@ impl Checker {
             .collect();
         let is_out = |name: &str| self.nodes.unwell.get(name).is_some_and(|since| between(*since, change.at) > NOTICED);
         let left = members.iter().filter(|name| **name != node && !is_out(name)).count();
-        let accepted = known.all("Upgrade").any(|upgrade| {
-            let accepted = upgrade["metadata"]["annotations"]["drover.dev/accept"].as_str();
+        let accepted = known.all("Upgrade").chain(known.all("Cluster")).any(|one| {
+            let accepted = one["metadata"]["annotations"]["drover.dev/accept"].as_str();
             accepted.is_some_and(|codes| codes.contains("DRV-ETCD-001"))
         });
         let may_go = members.len() == 1 || members.len() == 2 && accepted;

@@ -3,6 +3,7 @@
 //! This code reads the objects as they are stored and shares nothing with the engines: not a type, not a constant.
 
 mod claims;
+mod delivery;
 mod drains;
 mod drivers;
 pub mod ends;
@@ -157,6 +158,7 @@ impl Checker {
                 self.check_add_ons_first(known, change);
                 self.check_turn(known, change);
                 self.check_node_job(known, change);
+                self.check_delivery_by_job(known, change);
                 self.check_not_tried_again(change);
             }
             "MachineDeployment" => self.check_turn(known, change),
@@ -169,6 +171,7 @@ impl Checker {
                 self.note_secret(change);
                 self.check_certificates(known, change);
                 self.check_answer(known, change);
+                self.check_delivery(known, change);
             }
             "Machine" => self.check_machines(known, change),
             "Cluster" => {

@@ -46,6 +46,9 @@ pub struct Harvester {
     /// Fleet has an agent, without which it deploys nothing; elsewhere it needs none.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fleet_agent: bool,
+    /// Harvester's own webhook is at work. To it the operators are anybody: it refuses what only Harvester may do.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub webhook: bool,
     /// An Upgrade that is asked for from the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<UpgradeLines>,
@@ -99,6 +102,7 @@ impl Default for Harvester {
             own_status: false,
             own_planner: false,
             fleet_agent: false,
+            webhook: false,
             upgrade: None,
         }
     }
@@ -247,7 +251,15 @@ impl Scenario {
         objects.push(json!({
             "apiVersion": "harvesterhci.io/v1beta1", "kind": "Upgrade",
             "metadata": { "name": upgrade.name, "namespace": SYSTEM, "annotations": upgrade.annotations },
-            "spec": { "version": upgrade.to, "logEnabled": false },
+            // Nobody but Harvester may make the logs that the webhook knows of.
+            "spec": { "version": upgrade.to, "logEnabled": harvester.webhook },
+        }));
+        objects.extend(harvester.webhook.then(|| {
+            json!({
+                "apiVersion": "v1", "kind": "Service",
+                "metadata": { "name": "harvester-webhook", "namespace": SYSTEM },
+                "spec": { "ports": [{ "name": "https", "port": 443, "protocol": "TCP", "targetPort": 9443 }] },
+            })
         }));
         objects
     }

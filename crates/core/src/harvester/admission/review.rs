@@ -53,9 +53,12 @@ pub struct User {
 }
 
 impl User {
-    const CONTROLLERS: [&str; 2] = [
+    /// The last two are Drover's, as `deploy` has them: who answers here may be another process than who drives.
+    const CONTROLLERS: [&str; 4] = [
         "system:serviceaccount:harvester-system:harvester",
         "system:serviceaccount:kube-system:generic-garbage-collector",
+        "system:serviceaccount:cattle-system:drover",
+        "system:serviceaccount:system-upgrade:system-upgrade",
     ];
 
     /// `own` is the user that Drover itself is. Where that is not known, nobody is refused for who they are.

@@ -745,6 +745,9 @@ fn a_writer_is_one_of_ours_by_name_and_nobody_is_refused_where_that_is_not_known
     assert!(is_ours("system:serviceaccount:harvester-system:harvester", Some("drover")));
     assert!(is_ours("system:serviceaccount:kube-system:generic-garbage-collector", Some("drover")));
     assert!(is_ours("drover", Some("drover")));
+    // Who drives may run as another account than who answers.
+    assert!(is_ours("system:serviceaccount:cattle-system:drover", Some("system:serviceaccount:a:b")));
+    assert!(is_ours("system:serviceaccount:system-upgrade:system-upgrade", Some("system:serviceaccount:a:b")));
     assert!(!is_ours("somebody", Some("drover")));
     assert!(is_ours("somebody", None));
 }

@@ -226,6 +226,35 @@ fn what_was_read_once_may_go_or_rot_and_the_upgrade_comes_to_its_end() {
 }
 
 #[test]
+fn another_try_imports_the_image_from_where_it_came_although_the_version_has_gone() {
+    let mut ground = Ground::of(3).until_services();
+    ground.fail("apply-manifests");
+    let image = |ground: &Ground| ground.get("VirtualMachineImage", "harvester-system", U).clone();
+    assert!(image(&ground).is_null() && ground.label("upgradeCleanup") == "Succeeded");
+    remove(&mut ground, "Version", "harvester-system", "v1.8.0");
+
+    let mut begun_by_an_earlier_drover = ground.clone();
+    ground.annotate("drover.dev/retry", "");
+    assert_eq!(image(&ground)["spec"]["url"], "http://example.com/iso");
+
+    let ground = &mut begun_by_an_earlier_drover;
+    let noted = ground.upgrade()["metadata"]["annotations"]["drover.dev/progress"].as_str().unwrap();
+    let mut noted: Value = serde_json::from_str(noted).unwrap();
+    noted.as_object_mut().unwrap().remove("source").unwrap();
+    ground.annotate("drover.dev/progress", &noted.to_string());
+    ground.annotate("drover.dev/retry", "");
+    let (_, reason, message) = ground.condition("Progressing");
+    assert_eq!((reason.as_str(), image(ground)), ("UpgradeInvalid", Value::Null));
+    assert!(message.contains("create Version harvester-system/v1.8.0 again"), "{message}");
+    ground.put(json!({
+        "apiVersion": "harvesterhci.io/v1beta1", "kind": "Version",
+        "metadata": { "name": "v1.8.0", "namespace": "harvester-system" }, "spec": { "isoURL": "http://example.com/other" },
+    }));
+    ground.settle();
+    assert_eq!(image(ground)["spec"]["url"], "http://example.com/other");
+}
+
+#[test]
 fn whichever_job_somebody_deletes_is_made_again() {
     let mut ground = Ground::of(3).until_services();
     let again = |ground: &mut Ground, job: &str| {

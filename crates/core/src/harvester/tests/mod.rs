@@ -270,6 +270,13 @@ impl Ground {
                 let mut patch = patch.clone();
                 patch["metadata"]["resourceVersion"] = json!("0");
                 self.change(&kind, &namespace, &name, &patch);
+                if kind == "Upgrade" {
+                    self.admit_map(&name);
+                }
+            }
+            Act::Delete { .. } if kind == "Deployment" => {
+                self.admit_no_repository(&name);
+                self.objects.remove(&(kind, namespace, name));
             }
             Act::Delete { .. } => drop(self.objects.remove(&(kind, namespace, name))),
             Act::Call { .. } => {}
@@ -280,6 +287,24 @@ impl Ground {
     fn admit_log(&self, log: &Value) {
         let (log, user) = (serde_json::from_value(log.clone()).unwrap(), User { is_controller: true });
         assert_eq!(upgrade_log(&log, &user, &self.cluster()).message(), "");
+    }
+
+    /// As Harvester's webhook does with whatever is written on an Upgrade.
+    fn admit_map(&self, upgrade: &str) {
+        let upgrade = self.get("Upgrade", "harvester-system", upgrade);
+        let text = upgrade["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause-map"].as_str();
+        let map: Value = text.map_or(Value::Null, |text| serde_json::from_str(text).unwrap_or_default());
+        for node in map.as_object().into_iter().flatten().map(|(node, _)| node) {
+            assert!(self.get("Node", "", node).is_object(), "node {node} does not exist");
+        }
+    }
+
+    /// As Harvester's webhook does, for which Drover is not Harvester.
+    fn admit_no_repository(&self, name: &str) {
+        let upgrade = self.get("Upgrade", "harvester-system", name.trim_start_matches("upgrade-repo-"));
+        let conditions = upgrade["status"]["conditions"].as_array().into_iter().flatten();
+        let ended = conditions.filter(|said| said["type"] == "Completed").any(|said| said["status"] != "Unknown");
+        assert!(ended, "cannot delete deployment harvester-system/{name}: its upgrade is still in progress");
     }
 
     fn condition(&self, kind: &str) -> (String, String, String) {

@@ -149,6 +149,52 @@ fn a_paused_node_that_registers_anew_stays_paused() {
 }
 
 #[test]
+fn a_paused_node_that_leaves_goes_from_the_map_and_pauses_again_when_it_is_back() {
+    let mut ground = Ground::configured(3, json!({ "nodeUpgradeOption": { "mode": "manual" } })).until_nodes();
+    ground.objects.remove(&("Node".to_owned(), String::new(), "node-2".to_owned()));
+
+    // Something else is written on the Upgrade: Harvester's webhook refuses it while the map names the node.
+    take_off(&mut ground, "node-1");
+    assert_eq!(map(&ground), r#"{"node-1":"unpause","node-3":"pause"}"#);
+    let mut anew = node("node-2");
+    anew["metadata"]["uid"] = json!("another");
+    ground.put(anew);
+    ground.settle();
+
+    assert_eq!(map(&ground), r#"{"node-1":"unpause","node-2":"pause","node-3":"pause"}"#);
+    ground.begins_with(2);
+    assert!(is_marked(&ground, "node-2") && !ground.has_job("pre-drain-node-2"));
+}
+
+#[test]
+fn an_upgrade_that_is_called_off_or_deleted_is_not_kept_by_a_map_that_names_a_node_which_has_left() {
+    for ends in ["drover.dev/abort", "deletion"] {
+        let mut ground = Ground::configured(3, json!({ "nodeUpgradeOption": { "mode": "manual" } })).until_nodes();
+        ground.objects.remove(&("Node".to_owned(), String::new(), "node-2".to_owned()));
+
+        match ends {
+            "deletion" => {
+                let deleted = json!({ "metadata": { "deletionTimestamp": NOON, "annotations": { "harvesterhci.io/skipWebhook": "true" } } });
+                ground.change("Upgrade", "harvester-system", U, &deleted);
+                for _ in 0..20 {
+                    let writes: Vec<Write> = ground.decide().writes().cloned().collect();
+                    writes.iter().for_each(|write| ground.carry_out(write));
+                    if ground.upgrade()["metadata"]["finalizers"] == json!([]) {
+                        break;
+                    }
+                }
+                assert_eq!(ground.upgrade()["metadata"]["finalizers"], json!([]));
+            }
+            annotation => {
+                ground.annotate(annotation, "");
+                assert_eq!(ground.label("upgradeCleanup"), "Succeeded");
+            }
+        }
+        assert!(map(&ground).is_null(), "{ends}");
+    }
+}
+
+#[test]
 fn a_node_that_is_out_is_not_stopped_by_a_mark_that_comes_too_late() {
     let mut ground = Ground::of(3).until_nodes();
     ground.begins_with(1);

@@ -100,3 +100,26 @@ fn a_skipped_node_that_is_drained_already_is_answered_whoever_is_out() {
 
     assert_eq!((ground.answer(1, "pre-hook"), ground.answer(1, "post-hook")), (&json!(TOKEN), &json!(TOKEN)));
 }
+
+#[test]
+fn drovers_planner_is_told_what_the_upgrade_accepts_and_only_for_as_long_as_that_asks() {
+    let mut ground = Ground::of(2).until_nodes();
+    let accepted = |ground: &Ground| {
+        ground.get("Cluster", "fleet-local", "local")["metadata"]["annotations"]["drover.dev/accepted"].clone()
+    };
+
+    // The planner asks about neither of the two: why, and what helps, is told all the same, however long that lasts.
+    ground.settle();
+    ground.pass(30);
+    let (_, reason, message) = ground.condition("Progressing");
+    assert_eq!(reason, "QuorumAtRisk", "{message}");
+    assert!(message.contains("drover.dev/accept=DRV-ETCD-001") && accepted(&ground).is_null(), "{message}");
+    assert!(!ground.reasons().contains(&Reason::PlannerStalls));
+
+    ground.annotate("drover.dev/accept", "DRV-ETCD-001");
+    assert_eq!(accepted(&ground), "DRV-ETCD-001");
+    assert!(!ground.reasons().contains(&Reason::QuorumAtRisk));
+    ground.annotate("drover.dev/abort", "");
+    assert_eq!(ground.label("upgradeCleanup"), "Succeeded");
+    assert!(accepted(&ground).is_null());
+}

@@ -149,3 +149,25 @@ fn a_cluster_can_ask_for_all_of_its_machines_and_a_machine_knows_better() {
     assert_eq!(world.settle().as_deref(), Some("configuring worker node(s) custom-2: waiting for plan to be applied"));
     assert_eq!(world.jobs.len(), 1);
 }
+
+#[test]
+fn no_job_is_made_for_a_voter_while_another_is_out() {
+    let mut world = ready(drains(), &SERVERS);
+    world.machines.get_mut("custom-1").unwrap()["metadata"]["annotations"] = json!({ "drover.dev/executor": "job" });
+    world.ask(TO);
+    world.settle();
+    world.drained("node-1");
+    while !world.purposes.contains(&"DeliverPlan".to_owned()) {
+        world.decide().writes.iter().for_each(|write| world.write(write));
+    }
+    let well = world.nodes["node-3"]["status"]["conditions"].clone();
+    world.nodes.get_mut("node-3").unwrap()["status"]["conditions"][0]["status"] = json!("False");
+
+    let said = world.settle().unwrap();
+
+    assert!(said.contains("node-3 is out: node-1 must not be taken out as well"), "{said}");
+    assert_eq!(world.jobs.len(), 0);
+    world.nodes.get_mut("node-3").unwrap()["status"]["conditions"] = well;
+    world.settle();
+    assert_eq!(world.jobs.len(), 1);
+}
