@@ -276,17 +276,7 @@ fn a_release_that_brings_its_own_steps_runs_those() {
     ground.import();
     ground.settle();
     ground.serve();
-    let served = ground.served.as_mut().unwrap();
-    served.release = Release { drover: None, ..served.release.clone() };
-    for field in [
-        &mut served.release.rancher,
-        &mut served.release.monitoring_chart,
-        &mut served.release.logging_chart,
-        &mut served.release.kubevirt,
-    ] {
-        *field = "1.0.0".to_owned();
-    }
-    served.images = Some("docker.io/rancher/harvester-upgrade:v1.8.0".to_owned());
+    ground.served = Some(stock_release());
     ground.settle();
     let prepare = ground.get("Plan", "cattle-system", &format!("{U}-prepare"))["spec"]["upgrade"].clone();
     assert_eq!(prepare["image"], "rancher/harvester-upgrade:v1.7.0", "the release that runs prepares");
