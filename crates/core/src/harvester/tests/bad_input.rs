@@ -614,6 +614,33 @@ fn a_repository_that_answered_otherwise_is_asked_again_after_a_while_unless_it_i
 }
 
 #[test]
+fn a_release_that_is_refused_is_asked_for_again_and_goes_on_when_its_lists_are_there() {
+    let mut ground = with_release(|release| *release = Release { drover: None, ..stock_release().release });
+    assert_eq!(ground.reasons(), [Reason::ReleaseRefused]);
+    assert!(ground.condition("Progressing").2.contains("do not name rancher/harvester-upgrade:v1.8.0"));
+    let asks = |ground: &mut Ground, at: &'static str, pending: bool| {
+        ground.asked = (at, pending);
+        let decision = ground.decide();
+        (decision.ask.is_some(), decision.look_again.map(|at| at.to_string()))
+    };
+    assert_eq!(
+        asks(&mut ground, "2026-01-01T11:59:01Z", false),
+        (false, Some("2026-01-01T12:01:00Z".to_owned())),
+        "not so soon"
+    );
+    assert!(!asks(&mut ground, "2026-01-01T11:59:00Z", true).0, "it is being asked");
+    assert!(asks(&mut ground, "2026-01-01T11:59:00Z", false).0);
+
+    ground.served = Some(stock_release());
+    ground.settle();
+    assert_eq!(
+        (ground.label("upgradeState"), ground.condition("StepsChosen").1.as_str()),
+        ("PreparingNodes", "Release")
+    );
+    assert_eq!(ground.decide().ask, None, "what is known is not asked for again");
+}
+
+#[test]
 fn what_the_operator_has_met_is_told_with_what_helps_and_nothing_is_decided_on_what_it_cannot_see() {
     let met = |blind: bool| {
         let mut ground = Ground::of(3);
