@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::decide::{Phase, Turn, members};
 use super::progress::Ending;
 use super::release::{Served, Steps};
-use super::{jobs, names, preload};
+use super::{jobs, names, preload, repo};
 use crate::cluster::Pod;
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
 
@@ -178,18 +178,11 @@ fn prune_images(turn: &mut Turn<'_>) -> bool {
 
 /// The images of the old release that the new one does not need, as far as the repository tells; none while it is being asked.
 fn unneeded(turn: &mut Turn<'_>) -> Option<Result<Vec<String>, ()>> {
-    match turn.view.repository {
-        Some(fetched) => match &fetched.answer {
-            Ok(served) => Some(of_old_release(served).ok_or(())),
-            Err(_) if fetched.pending => None,
-            Err(_) => Some(Err(())),
-        },
-        None => {
-            let url = names::repository_url(turn.name());
-            turn.ask = Some(crate::decision::Question { url, latest_version: turn.next.previous_version.clone() });
-            None
-        }
+    if repo::ask_for_lists(turn) {
+        return None;
     }
+    let served = turn.view.repository.and_then(|fetched| fetched.answer.as_ref().ok());
+    Some(served.and_then(of_old_release).ok_or(()))
 }
 
 fn of_old_release(served: &Served) -> Option<Vec<String>> {

@@ -6,9 +6,13 @@ use drover_api::harvester::jobs::stock;
 use drover_api::marks;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Below the key `drover`: where the chart of Rancher is.
 pub const RANCHER_CHART: &str = "rancherChart";
+
+/// What the script of a stock release asks for of the charts that Rancher brings along.
+const RANCHER_BRINGS: [&str; 3] = ["fleet", "fleet-crd", "rancher-webhook"];
 
 /// What stands below the key `drover`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -33,10 +37,13 @@ pub struct Release {
     pub rancher: String,
     pub monitoring_chart: String,
     pub logging_chart: String,
+    pub logging_chart_harvester_event_router: String,
+    /// The charts that Rancher brings along, each with its version and that of what is in it.
+    pub rancher_dependencies: Value,
     pub kubevirt: String,
     pub min_upgradable_version: String,
     /// The release is made for Drover's steps; what stands there is for them.
-    pub drover: Option<serde_json::Value>,
+    pub drover: Option<Value>,
 }
 
 /// What is kept of it on the Upgrade.
@@ -123,7 +130,7 @@ impl Served {
 
 impl Release {
     /// The first field that a stock release has and this one has not.
-    fn missing(&self) -> Option<&'static str> {
+    fn missing(&self) -> Option<String> {
         let fields = [
             ("harvester", &self.harvester),
             ("harvesterChart", &self.harvester_chart),
@@ -132,9 +139,13 @@ impl Release {
             ("rancher", &self.rancher),
             ("monitoringChart", &self.monitoring_chart),
             ("loggingChart", &self.logging_chart),
+            ("loggingChartHarvesterEventRouter", &self.logging_chart_harvester_event_router),
             ("kubevirt", &self.kubevirt),
         ];
-        first_empty(&fields)
+        let mut brought = RANCHER_BRINGS.iter().flat_map(|name| ["chart", "app"].map(|part| (name, part)));
+        let lacks = |(name, part): &(&&str, &str)| is_unsaid(&self.rancher_dependencies[**name][*part]);
+        let dependency = || brought.find(lacks).map(|(name, part)| format!("rancherDependencies.{name}.{part}"));
+        first_empty(&fields).map(str::to_owned).or_else(dependency)
     }
 
     /// What no upgrade can do without.
@@ -199,6 +210,14 @@ impl Release {
     }
 }
 
+fn is_unsaid(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        // A version that looks like a number may be one.
+        value => !value.is_number(),
+    }
+}
+
 fn first_empty(fields: &[(&'static str, &String)]) -> Option<&'static str> {
     fields.iter().find(|(_, value)| value.is_empty()).map(|(name, _)| *name)
 }
@@ -244,6 +263,12 @@ mod tests {
             rancher: version(),
             monitoring_chart: version(),
             logging_chart: version(),
+            logging_chart_harvester_event_router: version(),
+            rancher_dependencies: serde_json::json!({
+                "fleet": { "chart": "1", "app": "1" },
+                "fleet-crd": { "chart": "1", "app": 1.5 },
+                "rancher-webhook": { "chart": "1", "app": "1" },
+            }),
             kubevirt: version(),
             ..Release::default()
         };
@@ -254,6 +279,38 @@ mod tests {
     #[test]
     fn a_stock_release_brings_its_own_steps() {
         assert_eq!(stock().steps(&BTreeMap::new()), Ok(Steps::Release));
+    }
+
+    #[test]
+    fn a_release_that_leaves_out_anything_that_its_script_asks_for_is_none() {
+        let lacks = |change: &dyn Fn(&mut Release)| {
+            let mut served = stock();
+            change(&mut served.release);
+            served.steps(&BTreeMap::new()).unwrap_err()
+        };
+        let fields: [(&str, fn(&mut Release) -> &mut String); 9] = [
+            ("harvester", |release| &mut release.harvester),
+            ("harvesterChart", |release| &mut release.harvester_chart),
+            ("os", |release| &mut release.os),
+            ("kubernetes", |release| &mut release.kubernetes),
+            ("rancher", |release| &mut release.rancher),
+            ("monitoringChart", |release| &mut release.monitoring_chart),
+            ("loggingChart", |release| &mut release.logging_chart),
+            ("loggingChartHarvesterEventRouter", |release| &mut release.logging_chart_harvester_event_router),
+            ("kubevirt", |release| &mut release.kubevirt),
+        ];
+        for (name, field) in fields {
+            let said = lacks(&|release| field(release).clear());
+            assert!(said.ends_with(&format!(" {name}")), "{said}");
+        }
+        for name in ["fleet", "fleet-crd", "rancher-webhook"] {
+            for part in ["chart", "app"] {
+                let said = lacks(&|release| release.rancher_dependencies[name][part] = "".into());
+                assert!(said.ends_with(&format!(" rancherDependencies.{name}.{part}")), "{said}");
+            }
+            let said = lacks(&|release| drop(release.rancher_dependencies[name].take()));
+            assert!(said.ends_with(&format!(" rancherDependencies.{name}.chart")), "{said}");
+        }
     }
 
     #[test]

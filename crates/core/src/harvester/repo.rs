@@ -8,18 +8,23 @@ use drover_api::harvester::virtual_machine_image::{
     BACKEND_CDI, OS_UPGRADE_IMAGE, SOURCE_DOWNLOAD, STATIC_STORAGE_CLASS, conditions,
 };
 use drover_api::marks;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::decide::{Phase, Turn};
 use super::progress::{Ending, Source};
-use super::release::{RANCHER_CHART, Release, Served, Steps};
+use super::release::{Fetched, RANCHER_CHART, Release, Served, Steps};
 use super::{names, options, repo_vm};
 use crate::cluster::condition;
-use crate::decision::{Act, Kind, Purpose, Question, Reason, Subject, Write};
+use crate::decision::{Act, Kind, Purpose, Question, Reason, Subject, Wait, Write};
 use crate::preflight::version_refused;
 
 /// A repository that does not answer is asked again after this time, in seconds.
 const ASK_AGAIN: i64 = 10;
+/// And one whose release is refused after this: what it serves seldom changes, but it may have been asked while it was being put there.
+const ASK_REFUSED_AGAIN: i64 = 60;
+/// Lists that are only wanted for tidiness nobody waits for longer than this, in seconds.
+const LISTS_WITHIN: i64 = 60;
 
 /// Namespace and name of the image that holds the release.
 pub(super) fn image_of<'a>(turn: &Turn<'a>) -> (&'a str, &'a str) {
@@ -258,7 +263,13 @@ pub(super) fn read(turn: &mut Turn<'_>) -> bool {
             false
         }
         Some(fetched) => match &fetched.answer {
-            Ok(served) => accept(turn, served),
+            Ok(served) => {
+                let is_accepted = accept(turn, served);
+                if !is_accepted && turn.next.ended.is_none() {
+                    ask_again(turn, fetched, ask, ASK_REFUSED_AGAIN);
+                }
+                is_accepted
+            }
             Err(why) => {
                 let sentence = format!("{url} does not tell the release: {why}");
                 let remedy = format!(
@@ -271,17 +282,47 @@ pub(super) fn read(turn: &mut Turn<'_>) -> bool {
                     turn.name()
                 );
                 turn.wait_with_remedy(subject, Reason::RepositoryNotReady, sentence, remedy);
-                let again = fetched.at.checked_add(jiff::SignedDuration::from_secs(ASK_AGAIN)).unwrap_or(fetched.at);
-                // A clock that was set back does not make it wait for longer.
-                if !fetched.pending && (turn.now >= again || turn.now < fetched.at) {
-                    turn.ask = Some(ask);
-                } else {
-                    turn.look_again_after(ASK_AGAIN);
-                }
+                ask_again(turn, fetched, ask, ASK_AGAIN);
                 false
             }
         },
     }
+}
+
+/// Asks once more when the last answer is so many seconds old.
+fn ask_again(turn: &mut Turn<'_>, last: &Fetched, ask: Question, seconds: i64) {
+    let again = last.at.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(last.at);
+    // A clock that was set back does not make it wait for longer.
+    if !last.pending && (turn.now >= again || turn.now < last.at) {
+        turn.ask = Some(ask);
+    } else {
+        turn.look_again_after(seconds);
+    }
+}
+
+/// Asks for the lists of images at the end of an upgrade, of a repository that has not given them; true while it may still do so.
+pub(super) fn ask_for_lists(turn: &mut Turn<'_>) -> bool {
+    let url = names::repository_url(turn.name());
+    let ask = Question { url: url.clone(), latest_version: turn.next.previous_version.clone() };
+    let Some(fetched) = turn.view.repository else {
+        turn.ask = Some(ask);
+        return true;
+    };
+    let Err(why) = &fetched.answer else { return false };
+    let subject = subject(turn);
+    let is_it = |wait: &&Wait| wait.subject == subject && wait.reason == Reason::RepositoryNotReady;
+    let since = turn.view.told.iter().find(is_it).map_or(turn.now, |told| told.since);
+    let patience = since.checked_add(SignedDuration::from_secs(LISTS_WITHIN)).unwrap_or(since);
+    if turn.now >= patience {
+        return false;
+    }
+    turn.wait(
+        subject,
+        Reason::RepositoryNotReady,
+        format!("{url} does not tell which images the old release has: {why}"),
+    );
+    ask_again(turn, fetched, ask, ASK_AGAIN);
+    true
 }
 
 fn accept(turn: &mut Turn<'_>, served: &Served) -> bool {

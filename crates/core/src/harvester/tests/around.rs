@@ -81,6 +81,38 @@ fn lists_that_cannot_be_had_or_do_not_differ_keep_nobody_waiting() {
 }
 
 #[test]
+fn lists_that_one_error_withholds_at_the_end_are_asked_for_again_for_a_minute() {
+    let at_the_end = || {
+        let mut ground = until_services();
+        ground.run_plan("skip-manifests-apply");
+        ground.settle();
+        // An operator that is new asks once more.
+        ground.garbled = Some("connection reset");
+        for number in 1..=3 {
+            ground.bring_over(number);
+            ground.gives_back(number);
+        }
+        ground.settle();
+        ground.run_plan("skip-manifests-remove");
+        ground.settle();
+        assert_eq!((mark(&ground, CLEANED), ground.label("upgradeCleanup")), (Value::Null, "Pending"));
+        let (_, reason, message) = ground.condition("Progressing");
+        assert!(reason == "RepositoryNotReady" && message.contains("connection reset"), "{reason} {message}");
+        ground.asked = ("2026-01-01T11:59:50Z", false);
+        assert!(ground.decide().ask.is_some());
+        ground
+    };
+    let mut ground = at_the_end();
+    ground.garbled = None;
+    ground.settle();
+    assert_eq!(plan(&ground, "cleanup")["spec"]["upgrade"]["envs"][0]["value"], "a:1");
+
+    let mut ground = at_the_end();
+    ground.pass(1);
+    assert_eq!((mark(&ground, CLEANED), ground.label("upgradeCleanup")), (json!("false"), "Succeeded"));
+}
+
+#[test]
 fn after_a_failure_the_manifests_come_back_and_another_try_skips_them_again() {
     let mut ground = until_services();
     ground.run_plan("skip-manifests-apply");

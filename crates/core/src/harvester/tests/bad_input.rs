@@ -276,17 +276,7 @@ fn a_release_that_brings_its_own_steps_runs_those() {
     ground.import();
     ground.settle();
     ground.serve();
-    let served = ground.served.as_mut().unwrap();
-    served.release = Release { drover: None, ..served.release.clone() };
-    for field in [
-        &mut served.release.rancher,
-        &mut served.release.monitoring_chart,
-        &mut served.release.logging_chart,
-        &mut served.release.kubevirt,
-    ] {
-        *field = "1.0.0".to_owned();
-    }
-    served.images = Some("docker.io/rancher/harvester-upgrade:v1.8.0".to_owned());
+    ground.served = Some(stock_release());
     ground.settle();
     let prepare = ground.get("Plan", "cattle-system", &format!("{U}-prepare"))["spec"]["upgrade"].clone();
     assert_eq!(prepare["image"], "rancher/harvester-upgrade:v1.7.0", "the release that runs prepares");
@@ -621,6 +611,33 @@ fn a_repository_that_answered_otherwise_is_asked_again_after_a_while_unless_it_i
     assert!(asks("2026-01-01T13:00:00Z", false).0, "a clock was set back");
     assert!(!asks("2026-01-01T11:59:00Z", true).0);
     assert!(!asks("2026-01-01T11:59:59Z", true).0);
+}
+
+#[test]
+fn a_release_that_is_refused_is_asked_for_again_and_goes_on_when_its_lists_are_there() {
+    let mut ground = with_release(|release| *release = Release { drover: None, ..stock_release().release });
+    assert_eq!(ground.reasons(), [Reason::ReleaseRefused]);
+    assert!(ground.condition("Progressing").2.contains("do not name rancher/harvester-upgrade:v1.8.0"));
+    let asks = |ground: &mut Ground, at: &'static str, pending: bool| {
+        ground.asked = (at, pending);
+        let decision = ground.decide();
+        (decision.ask.is_some(), decision.look_again.map(|at| at.to_string()))
+    };
+    assert_eq!(
+        asks(&mut ground, "2026-01-01T11:59:01Z", false),
+        (false, Some("2026-01-01T12:01:00Z".to_owned())),
+        "not so soon"
+    );
+    assert!(!asks(&mut ground, "2026-01-01T11:59:00Z", true).0, "it is being asked");
+    assert!(asks(&mut ground, "2026-01-01T11:59:00Z", false).0);
+
+    ground.served = Some(stock_release());
+    ground.settle();
+    assert_eq!(
+        (ground.label("upgradeState"), ground.condition("StepsChosen").1.as_str()),
+        ("PreparingNodes", "Release")
+    );
+    assert_eq!(ground.decide().ask, None, "what is known is not asked for again");
 }
 
 #[test]

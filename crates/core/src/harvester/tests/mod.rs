@@ -65,6 +65,24 @@ fn release() -> Served {
     Served { release, ..Served::default() }
 }
 
+/// A release that brings its own steps.
+fn stock_release() -> Served {
+    let version = || "1.0.0".to_owned();
+    let both = json!({ "chart": "1.0.0", "app": "1.0.0" });
+    let release = Release {
+        rancher: version(),
+        monitoring_chart: version(),
+        logging_chart: version(),
+        logging_chart_harvester_event_router: version(),
+        rancher_dependencies: json!({ "fleet": both, "fleet-crd": both, "rancher-webhook": both }),
+        kubevirt: version(),
+        drover: None,
+        ..release().release
+    };
+    let images = Some("docker.io/rancher/harvester-upgrade:v1.8.0".to_owned());
+    Served { release, images, ..Served::default() }
+}
+
 fn node(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node",
