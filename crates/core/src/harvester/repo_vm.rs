@@ -1,7 +1,7 @@
 //! The repository as a virtual machine that boots the release and serves it, for those who want it as it was up to Harvester v1.6.
 //!
 //! It moves with the other VMs when its node is drained. One that is lost is made again; one that somebody has stopped is
-//! started again.
+//! started again, unless somebody does that: who is a moment late is told by KubeVirt that it runs already.
 
 use drover_api::harvester::NAMESPACE;
 use drover_api::harvester::jobs::{CREATOR, CREATOR_HARVESTER, repository};
@@ -9,12 +9,16 @@ use drover_api::kubevirt::virtual_machine::strategies;
 use drover_api::kubevirt::virtual_machine_instance::conditions::READY;
 use drover_api::kubevirt::virtual_machine_instance::phases;
 use drover_api::marks::{REPOSITORY, REPOSITORY_VM};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::decide::Turn;
 use super::repo::{image_of, labels};
 use crate::cluster::condition;
-use crate::decision::{Act, Kind, Purpose, Reason, Subject};
+use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait};
+
+/// So long it is left to whoever has stopped it to start it again.
+const LEFT_ALONE: SignedDuration = SignedDuration::from_secs(60);
 
 pub(super) fn is_wanted(turn: &Turn<'_>) -> bool {
     turn.annotation(REPOSITORY) == Some(REPOSITORY_VM)
@@ -45,7 +49,8 @@ pub(super) fn serve(turn: &mut Turn<'_>, name: &str) -> bool {
     }
     let is_off = machine.spec.run_strategy == strategies::HALTED || machine.spec.running == Some(false);
     if is_off && instance.is_none() && machine.metadata.deletion_timestamp.is_none() {
-        turn.write(Purpose::Provide, subject.clone(), Act::Call { part: "start" });
+        start_by_and_by(turn, subject, remedy);
+        return false;
     }
     let says = match machine.status.printable_status.as_str() {
         "" => "it has no status yet",
@@ -54,6 +59,21 @@ pub(super) fn serve(turn: &mut Turn<'_>, name: &str) -> bool {
     let sentence = format!("VirtualMachine {NAMESPACE}/{name}, which serves the release, does not run: {says}");
     turn.wait_with_remedy(subject, Reason::RepositoryNotReady, sentence, remedy);
     false
+}
+
+fn start_by_and_by(turn: &mut Turn<'_>, subject: Subject, remedy: String) {
+    let sentence = format!("VirtualMachine {NAMESPACE}/{}, which serves the release, is off", subject.name);
+    let latest = turn.now.checked_add(LEFT_ALONE).unwrap_or(turn.now);
+    let mut told = turn.view.told.iter().filter(|told| told.subject == subject && told.sentence == sentence);
+    // One that is further off says only that a clock was set back.
+    let deadline = told.find_map(|told| told.deadline).map_or(latest, |told| told.min(latest));
+    if turn.now >= deadline {
+        turn.write(Purpose::Provide, subject.clone(), Act::Call { part: "start" });
+    } else {
+        turn.look_again = turn.look_again.into_iter().chain([deadline]).min();
+    }
+    let wait = Wait::new(subject, Reason::RepositoryNotReady, sentence, turn.now).with_remedy(remedy);
+    turn.waits.push(Wait { deadline: Some(deadline), ..wait });
 }
 
 fn machine(turn: &Turn<'_>, name: &str) -> Value {

@@ -265,14 +265,21 @@ fn the_release_is_served_by_a_vm_if_its_user_wants_that() {
     ground.settle();
     assert_eq!(ground.reasons(), [Reason::ImagesPreloading]);
 
-    // Somebody stops it: it is started again, and named until it runs.
+    // Somebody stops it: it is named until it runs, and started again if nobody does that.
     ground.objects.remove(&("VirtualMachineInstance".to_owned(), "harvester-system".to_owned(), name.clone()));
     let off = json!({ "spec": { "runStrategy": "Halted" }, "status": { "printableStatus": "Stopped" } });
     ground.change("VirtualMachine", "harvester-system", &name, &off);
-    let decision = ground.decide();
-    let starts = |write: &&Write| matches!(write.act, Act::Call { part: "start" }) && write.subject.name == name;
-    assert!(decision.writes().any(|write| starts(&write)));
-    assert!(ground.last.waits.iter().any(|wait| wait.sentence.contains("does not run: Stopped")));
+    let starts = |decision: Decision| {
+        decision.writes().any(|write| matches!(write.act, Act::Call { part: "start" }) && write.subject.name == name)
+    };
+    let at_once = ground.decide();
+    assert_eq!(at_once.look_again, ground.now.checked_add(SignedDuration::from_mins(1)).ok());
+    assert!(!starts(at_once), "whoever has stopped it may start it");
+    ground.settle();
+    let told = ground.last.waits.iter().find(|wait| wait.reason == Reason::RepositoryNotReady).unwrap();
+    assert!(told.sentence.ends_with("which serves the release, is off"), "{told:?}");
+    ground.pass(1);
+    assert!(starts(ground.decide()));
 }
 
 #[test]

@@ -20,11 +20,13 @@ const UNTIL_THE_PAUSE: &[Row] = &[
         "kubectl get pods -n harvester-system | grep upgrade-repo-hvst",
         &["virt-launcher-upgrade-repo-hvst-upgrade-9gmg2-* 1/1 Running 0 *"],
     ),
-    // What `virtctl stop` and `virtctl start` ask for. Drover starts it, too, and may be first: then KubeVirt says that it runs already.
+    // What `virtctl stop` and `virtctl start` ask for.
     row(
-        "at=/apis/subresources.kubevirt.io/v1/namespaces/harvester-system/virtualmachines/upgrade-repo-hvst-upgrade-9gmg2; \
-         echo '{}' | kubectl replace --raw $at/stop -f - && { echo '{}' | kubectl replace --raw $at/start -f - || true; }",
-        &[],
+        "vm=upgrade-repo-hvst-upgrade-9gmg2; at=/apis/subresources.kubevirt.io/v1/namespaces/harvester-system/virtualmachines/$vm; \
+         echo '{}' | kubectl replace --raw $at/stop -f - && \
+         for i in $(seq 60); do kubectl get vm -n harvester-system $vm | grep Stopped && break; sleep 0.5; done && \
+         echo '{}' | kubectl replace --raw $at/start -f -",
+        &["upgrade-repo-hvst-upgrade-9gmg2 * Stopped *"],
     ),
     row("kubectl get vm -n harvester-system", &["upgrade-repo-hvst-upgrade-9gmg2 * Running True"]),
     row(
