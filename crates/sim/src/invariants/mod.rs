@@ -11,6 +11,7 @@ mod harvester;
 mod left;
 mod nodes;
 mod places;
+mod planner;
 pub mod selector;
 pub mod standstill;
 mod status;
@@ -169,7 +170,9 @@ impl Checker {
                 self.note_secret(change);
                 self.check_certificates(known, change);
                 self.check_answer(known, change);
+                self.check_plan(known, change);
             }
+            "RKEControlPlane" => self.check_planner_claims(known, change),
             "Machine" => self.check_machines(known, change),
             "Cluster" => {
                 self.check_made_once(change);
