@@ -15,7 +15,7 @@ use drover_operator::guest::{Clusters, ClustersOptions, update};
 use drover_operator::harvester::HarvesterOptions;
 use drover_operator::{ElectionOptions, Operator, OperatorOptions, Planner, PlannerOptions, Report};
 use futures::FutureExt;
-use futures::future::{OptionFuture, join};
+use futures::future::{OptionFuture, join, join_all};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -50,10 +50,10 @@ pub struct Shift {
     harvester: Option<HarvesterOptions>,
     /// They plan the machines, too, as one process with both controllers does.
     plans_machines: bool,
-    /// A guest cluster that is updated instead.
-    guest: Option<GuestOrder>,
-    /// Its Cluster is left to the operators.
-    leaves_clusters: bool,
+    /// Guest clusters whose control planes are updated instead.
+    updates: Vec<GuestOrder>,
+    /// Their Clusters are left to the operators, which raise so many at once.
+    keeps: Option<Option<usize>>,
     /// How TanzuKubernetesClusters are kept, and how many are updated at once.
     tanzu: Option<(Settings, Option<usize>)>,
     /// How guest clusters are reached.
@@ -62,7 +62,7 @@ pub struct Shift {
 
 impl Shift {
     pub fn new(gate: Gate, ears: Ears, scenario: &Scenario, servers: Servers) -> Self {
-        let order = scenario.order().and_then(|order| order.inspect_err(|error| tracing::error!("{error}")).ok());
+        let orders = scenario.orders().filter_map(|order| order.inspect_err(|error| tracing::error!("{error}")).ok());
         let harvester = scenario.repositories(gate.server()).map(|repositories| HarvesterOptions {
             settings: HarvesterSettings { image: DROVER_IMAGE.to_owned() },
             repositories: Arc::new(repositories),
@@ -78,8 +78,8 @@ impl Shift {
             harvester,
             plans_machines: scenario.plans_machines(),
             tanzu: scenario.tanzu().map(|lines| (lines.settings(), scenario.guest_limit)),
-            guest: order,
-            leaves_clusters: scenario.leaves_clusters(),
+            updates: orders.collect(),
+            keeps: scenario.leaves_clusters().then_some(scenario.guest_limit),
             servers,
         }
     }
@@ -117,8 +117,8 @@ impl Shift {
     fn start(&mut self, lease: &'static str, clock: Clock) {
         self.started += 1;
         let name = format!("operator-{}", self.started);
-        if let Some(order) = self.guest.clone() {
-            return self.start_update(lease, clock, name, order);
+        if !self.updates.is_empty() {
+            return self.start_updates(lease, clock, name);
         }
         if let Some((settings, limit)) = self.tanzu.clone() {
             return self.keep_clusters(lease, clock, name, settings, limit);
@@ -160,7 +160,7 @@ impl Shift {
     ) {
         let guests = self.guests(&name);
         let mut options = ClustersOptions::new(&name, settings, Arc::new(guests), clock);
-        options.limit = limit.map_or(options.limit, |limit| Some(limit).filter(|limit| *limit > 0));
+        options.limit = at_once(limit, options.limit);
         options.election.name = lease.to_owned();
         let clusters = Clusters::new(self.gate.client(&name), options);
         let (stop, stopped) = oneshot::channel::<()>();
@@ -168,40 +168,50 @@ impl Shift {
         self.alive.insert(name, Running { task: Dying(task), stop, lease });
     }
 
-    /// As a Job does it: one try after the other, until one comes to its end.
-    fn start_update(&mut self, lease: &'static str, clock: Clock, name: String, order: GuestOrder) {
-        let guests = self.guests(&name);
-        let client = self.gate.client(&name);
+    /// As Jobs do it: of each one try after the other, until one comes to its end.
+    fn start_updates(&mut self, lease: &'static str, clock: Clock, name: String) {
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = told_to_end(stopped).shared();
-        let keeper = self.leaves_clusters.then(|| {
+        let keeper = self.keeps.map(|limit| {
             let mut options = KeeperOptions::new("default", &name, clock);
+            options.limit = at_once(limit, options.limit);
             options.election.name = lease.to_owned();
             Keeper::new(self.gate.client(&name), options).run(stopped.clone())
         });
+        let updates = self.updates.iter().map(|order| self.tries(clock, &name, order.clone()));
+        let updates = join_all(updates.collect::<Vec<_>>());
         let task = tokio::spawn(async move {
-            let tries = async {
-                loop {
-                    let mut tell = |saying| guests.gate.hear_update(&saying);
-                    let done = update(client.clone(), &guests, clock, &order, &mut tell).await;
-                    guests.gate.hear_end(&done);
-                    if done.is_ok() {
-                        return;
-                    }
-                    clock.sleep(NEXT_TRY).await;
-                }
-            };
-            let update = async {
+            let updates = async {
                 tokio::select! {
                     biased;
                     () = stopped => {}
-                    () = tries => {}
+                    _ = updates => {}
                 }
             };
-            join(update, OptionFuture::from(keeper)).await;
+            join(updates, OptionFuture::from(keeper)).await;
         });
         self.alive.insert(name, Running { task: Dying(task), stop, lease });
     }
+
+    fn tries(&self, clock: Clock, operator: &str, order: GuestOrder) -> impl Future<Output = ()> + Send + 'static {
+        let (guests, client) = (self.guests(operator), self.gate.client(operator));
+        async move {
+            loop {
+                let mut tell = |saying| guests.gate.hear_update(&saying);
+                let done = update(client.clone(), &guests, clock, &order, &mut tell).await;
+                guests.gate.hear_end(&done);
+                if done.is_ok() {
+                    return;
+                }
+                clock.sleep(NEXT_TRY).await;
+            }
+        }
+    }
+}
+
+/// As many clusters as a scenario says, 0 for all, or as many as an operator takes by itself.
+fn at_once(limit: Option<usize>, usual: Option<usize>) -> Option<usize> {
+    limit.map_or(usual, |limit| Some(limit).filter(|limit| *limit > 0))
 }
 
 /// It is told to end, or never.

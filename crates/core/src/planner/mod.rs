@@ -294,7 +294,7 @@ fn tier_turn(
     let options = tier.options(strategy);
     let token = token::of(&options, view.machines.len() == 1);
     let limit = tier.limit(strategy, entries.len());
-    let mut out = entries.iter().filter(|entry| node::is_out(entry, claims)).count();
+    let mut out = entries.iter().filter(|entry| node::is_out(view, entry, claims)).count();
     let mut waits = Waits::default();
     for entry in entries {
         if let Some(why) = node::unreadable(view, entry) {
@@ -303,7 +303,7 @@ fn tier_turn(
         }
         if !is_claimed(entry, claims) && (node::needs_plan(view, entry) || executor::is_due(view, entry)) {
             // A machine that is out by itself, or by another planner's drain, needs no slot beside its own.
-            let is_out = node::is_out(entry, claims);
+            let is_out = node::is_out(view, entry, claims);
             let others = out - usize::from(is_out);
             match may_begin(view, entry, claims, limit.is_none_or(|limit| others < limit)) {
                 Ok(node) => {

@@ -53,9 +53,14 @@ pub fn unreadable(view: &View<'_>, entry: &Entry<'_>) -> Option<String> {
 }
 
 /// It takes up a slot of its tier.
-pub fn is_out(entry: &Entry<'_>, claims: &Claims) -> bool {
+pub fn is_out(view: &View<'_>, entry: &Entry<'_>, claims: &Claims) -> bool {
     let secret = entry.secret;
-    super::is_claimed(entry, claims) || secret.is_in_drain() || !secret.is_in_sync() || !secret.ill_probes().is_empty()
+    let is_marked = entry.node.is_some_and(|node| is_ours(view, node));
+    super::is_claimed(entry, claims)
+        || is_marked
+        || secret.is_in_drain()
+        || !secret.is_in_sync()
+        || !secret.ill_probes().is_empty()
 }
 
 /// What is to be done for a machine that has its turn, or has had it.
@@ -240,12 +245,13 @@ fn after(
     if !node.runs(view.control_plane.version()) {
         return waits.configuring(entry.name(), "waiting for kubelet to update");
     }
-    let is_claimed = claims.nodes.contains_key(&node.meta.name);
-    if let Some(write) = end_drain(entry, node, is_claimed, now) {
+    // It is taken while its mark stands, though somebody may have removed the claim.
+    let is_taken = claims.nodes.contains_key(&node.meta.name) || is_ours(view, node);
+    if let Some(write) = end_drain(entry, node, is_taken, now) {
         waits.uncordoning(entry.name(), "waiting for uncordon to finish");
         return decision.writes.extend(write);
     }
-    if is_claimed && !node.is_ready() {
+    if is_taken && !node.is_ready() {
         return waits.configuring(entry.name(), &format!("waiting for Node {} to be ready", node.meta.name));
     }
     if is_ours(view, node) {
@@ -302,7 +308,7 @@ fn keep(view: &View<'_>, entry: &Entry<'_>, is_adopted: bool) -> Write {
 }
 
 /// The next step towards the end of a drain; none if no drain is under way. Nothing to write, while the owners of hooks work.
-fn end_drain(entry: &Entry<'_>, node: &NodeSeen, is_claimed: bool, now: Timestamp) -> Option<Option<Write>> {
+fn end_drain(entry: &Entry<'_>, node: &NodeSeen, is_taken: bool, now: Timestamp) -> Option<Option<Write>> {
     let secret = entry.secret;
     if !secret.is_in_drain() {
         return None;
@@ -329,7 +335,7 @@ fn end_drain(entry: &Entry<'_>, node: &NodeSeen, is_claimed: bool, now: Timestam
         }
     }
     // Another planner's drain, which nobody ended: the cordon belongs to it.
-    if node.is_cordoned() && node.mark().is_none() && !is_claimed {
+    if node.is_cordoned() && node.mark().is_none() && !is_taken {
         return Some(Some(give_back(node, true)));
     }
     // The marks go before the cordon does: only then is it known from the Node alone whose the cordon is.

@@ -329,6 +329,35 @@ fn a_second_server_waits_while_the_first_is_out() {
 }
 
 #[test]
+fn a_server_whose_claim_somebody_has_taken_away_takes_up_its_slot_and_comes_back_when_it_is_ready() {
+    let mut world = ready(drains(), &SERVERS);
+    world.ask(TO);
+    for (at, node) in [(1, "node-1"), (2, "node-2")] {
+        world.settle();
+        world.drained(node);
+        world.settle();
+        world.applied(at);
+        world.purposes.clear();
+        while !world.purposes.iter().any(|purpose| purpose == "ClearMarks") {
+            world.decide().writes.iter().for_each(|write| world.write(write));
+        }
+    }
+    let ready = |world: &mut World, status: &str| {
+        world.nodes.get_mut("node-2").unwrap()["status"]["conditions"][0]["status"] = json!(status);
+    };
+    ready(&mut world, "False");
+    world.plane["metadata"]["annotations"].as_object_mut().unwrap().remove("drover.dev/claims");
+
+    let said = world.settle().unwrap();
+
+    assert!(said.contains("waiting for Node node-2 to be ready"), "{said}");
+    assert_eq!(world.cordoned(), ["node-2"]);
+    ready(&mut world, "True");
+    world.settle();
+    assert_eq!(world.cordoned(), ["node-3"]);
+}
+
+#[test]
 fn a_worker_that_is_out_by_itself_takes_up_the_slot_and_goes_before_one_in_service() {
     let mut world = ready(drains(), &["ec", "w", "w"]);
     world.secret(3)["data"]["probe-statuses"] = encoded("{}");

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use drover_core::decision::{Purpose, Reason};
 use drover_core::guest::Reason as OfControlPlane;
+use drover_core::guest::levers::Stand;
 use drover_core::guest::tanzu::Reason as OfCluster;
 use drover_core::planner::Purpose as OfPlanner;
 
@@ -56,6 +57,11 @@ whole!(OF_CLUSTERS: OfCluster {
     AddonsNotApplied, AnotherClusterFirst, ClusterPaused, PredecessorFirst, OrderRefused, OldNodesLeft, WorkersTooOld,
     ControlPlaneUpdating, JobNotStarted, ControlPlaneUpdateFailed, ControlPlaneFirst, WorkersUnclear, WorkersPaused,
     WorkersRolling, MachineProvisioning, MachineDeleting, NodeNotReady, MachinesNotMade, WorkersFailed,
+});
+
+whole!(OF_LEFT: Stand {
+    UpToDate, AnotherClusterFirst, PredecessorFirst, OrderRefused, ClusterPaused, VersionRefused, Outlived,
+    AnotherControllerActs, Rolling, Stalled, PartPaused, MachineFailed,
 });
 
 /// What writes are for that say so by verb and kind alone: those of guest clusters, and of a few kinds of Harvester. A test holds what
@@ -110,30 +116,23 @@ const UNMET: &str = "no scenario brings it about by itself: whether a schedule o
 /// What no scenario has reached without faults, and why: it is not asked for.
 const OUT_OF_REACH: &[(&str, &str)] = &[
     ("NodeJoined", UNMET),
-    ("PlannerElectInitNode", UNMET),
     ("PlannerNoteDrainError", UNMET),
     ("PlannerDeleteJob", UNMET),
-    ("ControlPlane/ClusterPaused", REFUSED),
-    ("ControlPlane/NothingToUpdate", UNMET),
     ("ControlPlane/AnotherControllerActs", REFUSED),
-    ("ControlPlane/VersionRefused", REFUSED),
-    ("ControlPlane/CertificatesMissing", REFUSED),
+    ("ControlPlane/NothingToUpdate", UNMET),
     ("ControlPlane/CertificatesChanged", REFUSED),
-    ("ControlPlane/PatchRefused", REFUSED),
     ("ControlPlane/KubeadmConfigInvalid", REFUSED),
     ("ControlPlane/EtcdUnreachable", UNMET),
-    ("ControlPlane/EtcdUnhealthy", UNMET),
     ("ControlPlane/EtcdLearner", UNMET),
     ("ControlPlane/QuorumAtRisk", UNMET),
     ("ControlPlane/NodeNotReady", UNMET),
     ("Cluster/ClusterMissing", REFUSED),
     ("Cluster/MachineIncomplete", REFUSED),
-    ("Cluster/WorkersTooOld", REFUSED),
-    ("Cluster/WorkersUnclear", REFUSED),
     ("Cluster/ConfigurationUnknown", UNMET),
     ("Cluster/OldNodesLeft", UNMET),
     ("Cluster/WorkersRolling", UNMET),
     ("Cluster/MachinesNotMade", UNMET),
+    ("Left/Stalled", UNMET),
 ];
 
 /// How a purpose of a planner is called.
@@ -151,6 +150,11 @@ pub fn of_cluster(reason: &str) -> String {
     format!("Cluster/{reason}")
 }
 
+/// How it is called where a Cluster stands that was left to an operator.
+pub fn of_left(stand: &str) -> String {
+    format!("Left/{stand}")
+}
+
 /// All purposes of writes, by name.
 pub fn all_purposes() -> impl Iterator<Item = String> {
     let of_decisions = PURPOSES.iter().map(|purpose| format!("{purpose:?}"));
@@ -162,7 +166,8 @@ pub fn all_purposes() -> impl Iterator<Item = String> {
 pub fn all_reasons() -> impl Iterator<Item = String> {
     let of_control_planes = OF_CONTROL_PLANES.iter().map(|reason| of_control_plane(*reason));
     let of_clusters = OF_CLUSTERS.iter().map(|reason| of_cluster(&reason.to_string()));
-    REASONS.iter().map(ToString::to_string).chain(of_control_planes).chain(of_clusters)
+    let of_left = OF_LEFT.iter().map(|stand| of_left(&format!("{stand:?}")));
+    REASONS.iter().map(ToString::to_string).chain(of_control_planes).chain(of_clusters).chain(of_left)
 }
 
 /// Purposes of writes and reasons of waits that were never reached, and could have been.

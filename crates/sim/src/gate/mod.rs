@@ -23,6 +23,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 use jiff::{SignedDuration, Timestamp};
 use kube::client::Body;
+use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::Service;
 
@@ -500,6 +501,9 @@ impl Shared {
                 *self.reasons.entry(reach::of_cluster(reason)).or_default() += 1;
             }
         }
+        if let Some(stand) = left(asked) {
+            *self.reasons.entry(reach::of_left(&stand)).or_default() += 1;
+        }
         let object = format!("{purpose} {}/{}/{}", asked.kind(), asked.namespace, asked.name);
         let met = *self.purposes_met.entry(object).and_modify(|count| *count += 1).or_insert(1);
         let all = self.purposes.get(&purpose).copied().unwrap_or(1);
@@ -522,6 +526,13 @@ impl Shared {
         self.held = rest;
         (purpose, faults, due)
     }
+}
+
+/// Where an operator says that a Cluster stands which was left to it.
+fn left(asked: &Asked) -> Option<String> {
+    let text = asked.body["metadata"]["annotations"]["drover.dev/progress"].as_str()?;
+    let said: Value = serde_json::from_str(text).ok()?;
+    said["stand"].as_str().filter(|_| asked.plural == "clusters").map(str::to_owned)
 }
 
 #[derive(Clone)]

@@ -14,32 +14,39 @@ impl Checker {
     pub(super) fn check_claims(&mut self, known: &Known, change: &Change<'_>) {
         let (Some(before), Some(after)) = (change.before, change.after) else { return };
         let (old, new) = (written_claims(before), written_claims(after));
+        if self.check_hands(change, &old, &new) {
+            self.check_ended(known, change, &old, &new);
+            self.check_begun(change, after, &old, &new);
+        }
+    }
+
+    /// An operator changes claims in its own epoch only; false if there are no changes of one.
+    pub(super) fn check_hands(&mut self, change: &Change<'_>, old: &Value, new: &Value) -> bool {
         if old == new {
-            return;
+            return false;
         }
         if !change.is_by_an_operator() {
             self.tampered.insert(change.name.to_owned());
-            return;
+            return false;
         }
         let (actor, name) = (change.actor, change.name);
         let epoch = |claims: &Value| claims["epoch"].as_u64().unwrap_or(0);
         if old["holder"] != new["holder"] {
-            if epoch(&new) != epoch(&old) + 1 {
-                let (old, new) = (epoch(&old), epoch(&new));
+            if epoch(new) != epoch(old) + 1 {
+                let (old, new) = (epoch(old), epoch(new));
                 self.violation(format!("{actor} took over the claims of {name} in epoch {new} after {old}"));
             }
-            if !nodes(&old).eq(nodes(&new)) && !old.is_null() {
+            if !nodes(old).eq(nodes(new)) && !old.is_null() {
                 self.violation(format!("{actor} changed the claims of {name} while taking them over"));
             }
-        } else if new["holder"] != actor || epoch(&old) != epoch(&new) {
+        } else if new["holder"] != actor || epoch(old) != epoch(new) {
             self.violation(format!("{actor} changed the claims of {name} in an epoch that is not its own"));
         }
-        self.check_ended(known, change, &old, &new);
-        self.check_begun(change, after, &old, &new);
+        true
     }
 
     /// A claim ends when its node is back in service, or gone.
-    fn check_ended(&mut self, known: &Known, change: &Change<'_>, old: &Value, new: &Value) {
+    pub(super) fn check_ended(&mut self, known: &Known, change: &Change<'_>, old: &Value, new: &Value) {
         for (node, ended) in nodes(old) {
             let goes_on = new["nodes"].get(node).is_some_and(|claim| claim["id"] == ended["id"]);
             let marked = known.node(node).and_then(claim).is_some_and(|id| ended["id"] == id);
@@ -69,6 +76,6 @@ impl Checker {
     }
 }
 
-fn nodes(claims: &Value) -> impl Iterator<Item = (&String, &Value)> {
+pub(super) fn nodes(claims: &Value) -> impl Iterator<Item = (&String, &Value)> {
     claims["nodes"].as_object().into_iter().flatten()
 }

@@ -58,7 +58,8 @@ fn drained_by<'a>(change: &Change<'a>, pod: &'a Value) -> Option<&'a str> {
     }
 }
 
-fn is_covered(known: &Known, namespace: &str, pod: &Value) -> bool {
+/// A budget is to be asked before this pod goes.
+pub(super) fn is_covered(known: &Known, namespace: &str, pod: &Value) -> bool {
     known
         .named("PodDisruptionBudget")
         .any(|(own, _, budget)| own == namespace && selector::selects(&budget["spec"]["selector"], pod))

@@ -1,5 +1,6 @@
 //! What must hold of a guest cluster while its control plane is updated: its certificates stay, its etcd has its quorum, its API
-//! answers, there is never more than one machine too many, or one too few, and no worker is ahead of it. Of its add-ons: none takes a pod
+//! answers, there is never more than one machine too many, or one too few, and no worker is ahead of it, or too far behind; and no pod is
+//! taken away past its budget. Of its add-ons: none takes a pod
 //! away from a Node that has not what the new one needs, what they leave behind goes after the last old Node, and the control plane
 //! waits for them.
 
@@ -7,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
+use super::drains::is_covered;
 use super::{Change, Checker, is_cordoned};
 use crate::known::Known;
 
@@ -16,6 +18,8 @@ const DISTRIBUTION: &str = "run.tanzu.vmware.com/kubernetesDistributionVersion";
 const PERSON: &str = "user";
 /// Who acts in the Job of a control plane's update.
 const UPDATE: &str = "control-plane-upgrade";
+/// Where API servers are, as kubeadm has called it.
+const SERVES: [&str; 2] = ["node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"];
 const CERTIFICATES: [&str; 4] = ["-ca", "-etcd", "-proxy", "-sa"];
 
 /// The Machines of a guest cluster.
@@ -48,6 +52,8 @@ pub struct GuestSeen {
     members: BTreeSet<String>,
     /// The Nodes of machines of the control plane that are to stay as far as anybody has said.
     masters: BTreeSet<String>,
+    /// The Nodes of workers.
+    workers: BTreeSet<String>,
 }
 
 impl Change<'_> {
@@ -66,6 +72,10 @@ impl Checker {
         }
         if change.kind == "Node" {
             self.check_cordon(&mut seen, change);
+            self.check_skew(&seen, guest, change);
+        }
+        if change.kind == "Pod" {
+            self.check_evicted(&seen, guest, change);
         }
         if (change.kind, change.namespace, change.name) == ("ConfigMap", "corral", "etcd") {
             self.check_removed(&mut seen, guest, change);
@@ -172,13 +182,13 @@ impl Checker {
         let is_told = |node: &Value| node["metadata"]["annotations"]["drover.dev/leaves"].is_string();
         let name = change.name;
         match (was, is) {
-            (false, true) if change.is_by_an_operator() => {
+            (false, true) if change.is_by_an_update() => {
                 seen.cordons.insert(name.to_owned());
                 if !change.after.is_some_and(is_told) {
                     self.violation(format!("Node {name} of the guest cluster is cordoned, and does not say why"));
                 }
             }
-            (true, false) if !seen.cordons.remove(name) && change.is_by_an_operator() && change.after.is_some() => {
+            (true, false) if !seen.cordons.remove(name) && change.is_by_an_update() && change.after.is_some() => {
                 self.violation(format!(
                     "Node {name} of the guest cluster takes pods again, and somebody else had cordoned it"
                 ));
@@ -187,10 +197,49 @@ impl Checker {
         }
     }
 
+    /// No kubelet of a worker is newer than an API server, nor older than the newest of them supports; and API servers are one minor version
+    /// apart at most.
+    fn check_skew(&mut self, seen: &GuestSeen, guest: &Known, change: &Change<'_>) {
+        let is_server = |node: &Value| {
+            let labels = &node["metadata"]["labels"];
+            SERVES.iter().any(|role| labels[*role].is_string())
+        };
+        let servers: BTreeSet<u64> = guest.all("Node").filter(|node| is_server(node)).filter_map(minor).collect();
+        let (Some(&oldest), Some(&newest)) = (servers.first(), servers.last()) else { return };
+        // It is told where it comes to be, and not at whatever is written afterwards.
+        if change.before.and_then(minor) == change.after.and_then(minor)
+            && change.before.is_some_and(is_server) == change.after.is_some_and(is_server)
+        {
+            return;
+        }
+        if newest > oldest + 1 {
+            self.violation(format!("API servers of the minor versions {oldest} and {newest} are beside each other"));
+        }
+        let lag = if newest >= 28 { 3 } else { 2 };
+        for name in &seen.workers {
+            let Some(minor) = guest.node(name).and_then(minor) else { continue };
+            if minor > oldest || minor + lag < newest {
+                self.violation(format!(
+                    "the kubelet of {name} is of the minor version {minor}, and API servers are of {oldest} to {newest}"
+                ));
+            }
+        }
+    }
+
+    /// A pod that has a budget is evicted, never deleted.
+    fn check_evicted(&mut self, seen: &GuestSeen, guest: &Known, change: &Change<'_>) {
+        let Some(before) = change.before.filter(|pod| goes_elsewhere(pod)) else { return };
+        let leaves = change.after.is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
+        let is_to_be_held = change.is_by_an_update() && !seen.leaves;
+        if is_to_be_held && leaves && !change.evicted && is_covered(guest, change.namespace, before) {
+            self.violation(format!("pod {} of the guest cluster was deleted past its budget", change.name));
+        }
+    }
+
     /// An object of an add-on, as an operator has just left it.
     fn check_add_on(&mut self, seen: &GuestSeen, guest: &Known, change: &Change<'_>) {
         let is_one = |object: &Value| object["metadata"]["labels"]["drover.dev/addon"].is_string();
-        if !change.is_by_an_operator() {
+        if !change.is_by_an_update() {
             return;
         }
         let shown = format!("{}/{}/{}", change.kind, change.namespace, change.name);
@@ -312,6 +361,7 @@ impl Checker {
             };
             let nodes = masters.iter().filter(stays).filter_map(|machine| node_of(machine));
             seen.masters = nodes.map(str::to_owned).collect();
+            seen.workers = workers.iter().filter_map(|(_, machine)| node_of(machine).map(str::to_owned)).collect();
             if !seen.began || seen.leaves {
                 seen.machines = count;
                 continue;
@@ -373,6 +423,11 @@ impl Checker {
 /// Nodes and the distributions that they are of.
 fn distributions(guest: &Known) -> impl Iterator<Item = (&str, &str)> {
     guest.named("Node").filter_map(|(_, name, node)| Some((name, node["metadata"]["labels"][DISTRIBUTION].as_str()?)))
+}
+
+/// The minor version of a Node's kubelet.
+fn minor(node: &Value) -> Option<u64> {
+    node["status"]["nodeInfo"]["kubeletVersion"].as_str()?.split('.').nth(1)?.parse().ok()
 }
 
 /// The names of the members that vote.

@@ -12,6 +12,7 @@ mod harvester;
 mod left;
 mod nodes;
 mod places;
+mod planner;
 pub mod selector;
 pub mod standstill;
 mod status;
@@ -172,7 +173,9 @@ impl Checker {
                 self.check_certificates(known, change);
                 self.check_answer(known, change);
                 self.check_delivery(known, change);
+                self.check_plan(known, change);
             }
+            "RKEControlPlane" => self.check_planner_claims(known, change),
             "Machine" => self.check_machines(known, change),
             "Cluster" => {
                 self.check_made_once(change);

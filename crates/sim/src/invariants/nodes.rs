@@ -21,6 +21,7 @@ impl Checker {
         if claim(before) != claim(after) && claim(after).is_some() {
             self.check_claimed(known, change, after);
         }
+        self.check_given_back(known, change);
         if !is_cordoned(before) && is_cordoned(after) {
             self.uncordoned.remove(change.name);
         }
@@ -91,33 +92,6 @@ impl Checker {
         let cordoned = change.before.is_some_and(|before| !is_cordoned(before)) && is_cordoned(node);
         if cordoned && !selected && !self.leave.meddled {
             self.violation(format!("{} cordoned {}, which the Plan does not select", change.actor, change.name));
-        }
-    }
-
-    /// Whoever plans the machines of a cluster takes a node that its user has not paused, under a claim that stands on the control
-    /// plane, and one server at a time.
-    fn check_taken(&mut self, known: &Known, change: &Change<'_>, node: &Value) {
-        let (actor, name) = (change.actor, change.name);
-        let is_paused =
-            |node: &Value| node["metadata"]["annotations"]["harvesterhci.io/node-upgrade-pause"].is_string();
-        if change.before.is_some_and(is_paused) {
-            self.violation(format!("{actor} took {name}, which its user has paused"));
-        }
-        let written: Vec<Value> = known.all("RKEControlPlane").map(written_claims).collect();
-        let holds = |claims: &Value, name: &str, node: &Value| {
-            claim(node).is_some() && claims["nodes"][name]["id"].as_str() == claim(node)
-        };
-        if !written.iter().any(|claims| holds(claims, name, node)) {
-            self.violation(format!("{actor} took {name} under a claim that does not stand on the control plane"));
-        }
-        let is_server = |node: &Value| node["metadata"]["labels"]["node-role.kubernetes.io/etcd"] == "true";
-        // A Plan that neither cordons nor drains has nodes that stay in service: those are not out.
-        let is_out =
-            |name: &str, node: &Value| is_cordoned(node) || written.iter().any(|claims| holds(claims, name, node));
-        let servers = known.named("Node").filter(|(_, _, node)| is_server(node));
-        let out = servers.filter(|(_, name, node)| is_out(name, node)).count();
-        if is_server(node) && out > 1 {
-            self.violation(format!("{actor} took {name} as server number {out}"));
         }
     }
 

@@ -539,3 +539,247 @@ fn an_operator_that_drives_an_upgrade_beside_another_controller_is_seen() {
     assert_eq!(sent(ours.clone(), 3, true), beside("Deployment harvester"));
     assert_eq!(sent(ours, 0, true), [""; 0]);
 }
+
+/// A control plane of v1.34.1 with two servers and two workers, whose claims are these.
+fn control_plane(claims: &Value) -> Value {
+    json!({
+        "metadata": { "name": "local", "annotations": { "drover.dev/claims": claims.to_string() } },
+        "spec": { "kubernetesVersion": "v1.34.1+rke2r1", "upgradeStrategy": { "workerConcurrency": "1" } },
+    })
+}
+
+fn claimed(names: &[&str]) -> Value {
+    let nodes: serde_json::Map<String, Value> =
+        names.iter().map(|name| ((*name).to_owned(), json!({ "id": format!("claim-of-{name}") }))).collect();
+    json!({ "epoch": 1, "holder": "operator-1", "nodes": nodes })
+}
+
+/// A node that a planner has taken, or not.
+fn planned(is_server: bool, version: &str, taken: Option<&str>) -> Value {
+    let mut node = node(taken, taken.is_some());
+    if is_server {
+        node["metadata"]["labels"]["node-role.kubernetes.io/etcd"] = json!("true");
+    }
+    if taken.is_some() {
+        let mark = json!({ "owner": { "kind": "RKEControlPlane", "uid": "plane" }, "cordoned": true });
+        node["metadata"]["annotations"]["drover.dev/claim"] = json!(mark.to_string());
+    }
+    node["status"] = json!({
+        "nodeInfo": { "kubeletVersion": version }, "conditions": [{ "type": "Ready", "status": "True" }],
+    });
+    node
+}
+
+fn planner_run(servers: &str) -> Run {
+    let mut run = Run::new(&[]);
+    run.put("load", "RKEControlPlane", "local", control_plane(&claimed(&[])));
+    for (name, is_server) in [("s1", true), ("s2", true), ("w1", false), ("w2", false)] {
+        let version = if is_server { servers } else { "v1.33.5+rke2r1" };
+        run.put("load", "Node", name, planned(is_server, version, None));
+    }
+    run
+}
+
+#[test]
+fn a_planner_that_claims_beyond_a_tiers_limit_or_out_of_turn_is_seen() {
+    let (old, new) = ("v1.33.5+rke2r1", "v1.34.1+rke2r1");
+    let claims = |servers: &str, claims: Value| {
+        planner_run(servers).put("operator-1", "RKEControlPlane", "local", control_plane(&claims))
+    };
+    assert_eq!(claims(old, claimed(&["s1"])), [""; 0]);
+    let second = claims(old, claimed(&["s1", "s2"]));
+    assert_eq!(second[0], "operator-1 claimed s1 as number 2 of 1");
+    assert_eq!(claims(old, claimed(&["w1"])), ["operator-1 claimed the worker w1 before s1 was done"]);
+    assert_eq!(claims(new, claimed(&["w1"])), [""; 0]);
+    assert_eq!(
+        claims(new, claimed(&["s1", "w1"])),
+        ["operator-1 claimed the worker w1 before s1 was done"],
+        "a server of the new version may be out once more"
+    );
+    assert_eq!(claims(new, claimed(&["w1", "w2"]))[0], "operator-1 claimed w1 as number 2 of 1");
+    let mut stale = claimed(&["s1"]);
+    stale["epoch"] = json!(0);
+    assert_eq!(claims(old, stale), ["operator-1 changed the claims of local in an epoch that is not its own"]);
+}
+
+#[test]
+fn a_planner_that_ends_the_claim_of_a_node_that_is_out_is_seen() {
+    let mut run = planner_run("v1.33.5+rke2r1");
+    run.put("operator-1", "RKEControlPlane", "local", control_plane(&claimed(&["s1"])));
+    let out = planned(true, "v1.33.5+rke2r1", Some("claim-of-s1"));
+    assert_eq!(run.put("operator-1", "Node", "s1", out), [""; 0]);
+    let seen = run.put("operator-1", "RKEControlPlane", "local", control_plane(&claimed(&[])));
+    assert_eq!(seen, ["operator-1 ended the claim of s1, which is still out"]);
+}
+
+#[test]
+fn a_plan_that_comes_before_the_drain_or_the_answers_or_under_no_claim_is_seen() {
+    let token = json!({ "enabled": true, "preDrainHooks": [{ "annotation": "hook" }] }).to_string();
+    let secret = |plan: &str, notes: &[&str]| {
+        let mut annotations = json!({ "rke.cattle.io/drain-options": token });
+        notes.iter().for_each(|note| annotations[*note] = json!(token));
+        json!({
+            "metadata": { "labels": { "rke.cattle.io/node-name": "s1" }, "annotations": annotations },
+            "data": { "plan": plan },
+        })
+    };
+    let delivers = |is_claimed: bool, notes: &[&str]| {
+        let mut run = planner_run("v1.33.5+rke2r1");
+        if is_claimed {
+            run.put("load", "RKEControlPlane", "local", control_plane(&claimed(&["s1"])));
+            run.put("load", "Node", "s1", planned(true, "v1.33.5+rke2r1", Some("claim-of-s1")));
+        }
+        run.put("load", "Secret", "plan", secret("b2xk", notes));
+        run.put("operator-1", "Secret", "plan", secret("bmV3", notes))
+    };
+    let done = ["rke.cattle.io/drain-done", "hook"];
+    assert_eq!(delivers(true, &done), [""; 0]);
+    assert_eq!(delivers(true, &["hook"]), ["the machine of s1 got its plan before it was drained"]);
+    assert_eq!(delivers(true, &done[..1]), ["the machine of s1 got its plan before hook was answered"]);
+    assert_eq!(delivers(false, &done), ["the machine of s1 got a plan, and no claim of it stands"]);
+}
+
+#[test]
+fn a_node_that_is_said_to_be_drained_with_a_pod_on_it_is_seen() {
+    let token = json!({ "enabled": true }).to_string();
+    let secret = |done: &str| {
+        json!({ "metadata": {
+            "labels": { "rke.cattle.io/node-name": "s1" },
+            "annotations": { "rke.cattle.io/drain-options": token, "rke.cattle.io/drain-done": done },
+        } })
+    };
+    let mut run = planner_run("v1.33.5+rke2r1");
+    run.put("load", "Node", "s1", planned(true, "v1.33.5+rke2r1", Some("claim-of-s1")));
+    run.put("load", "Secret", "plan", secret(""));
+    let pod = json!({
+        "metadata": { "ownerReferences": [{ "kind": "ReplicaSet" }] }, "spec": { "nodeName": "s1" }, "status": {},
+    });
+    run.put("load", "Pod", "shop", pod);
+    let seen = run.put("operator-1", "Secret", "plan", secret(&token));
+    assert_eq!(seen, ["s1 is said to be drained, and shop is still there"]);
+}
+
+#[test]
+fn a_node_that_a_planner_gives_back_too_early_is_seen() {
+    let gives_back = |applied: &str, asked: &str, ready: &str, is_paused: bool| {
+        let mut run = planner_run("v1.33.5+rke2r1");
+        run.put("load", "Cluster", "local", json!({ "spec": { "paused": is_paused } }));
+        run.put("load", "Node", "s1", planned(true, "v1.33.5+rke2r1", Some("claim-of-s1")));
+        let secret = json!({
+            "metadata": {
+                "labels": { "rke.cattle.io/node-name": "s1" }, "annotations": { "rke.cattle.io/drain-options": asked },
+            },
+            // `plan`, and the sum of it.
+            "data": { "plan": "cGxhbg==", "applied-checksum": applied },
+        });
+        run.put("load", "Secret", "plan", secret);
+        let mut after = planned(true, "v1.34.1+rke2r1", None);
+        after["status"]["conditions"][0]["status"] = json!(ready);
+        run.put("operator-1", "Node", "s1", after)
+    };
+    let sum = "NjQ4NzlmN2Q2Yjk2MGEwMTkwOTc2MmQ5MTFhMzJkNDU4MmMyMDAxMGM1NjQxZWU5MDI3OGI2NDRhOWUzYjUyNQ==";
+    assert_eq!(gives_back(sum, "", "True", false), [""; 0]);
+    assert_eq!(gives_back(sum, "", "False", true), [""; 0], "nothing was done to it yet");
+    assert_eq!(gives_back(sum, "", "False", false), ["operator-1 gave s1 back while it was not Ready"]);
+    assert_eq!(gives_back(sum, "{}", "True", false), ["operator-1 gave s1 back in the middle of its drain"]);
+    assert_eq!(
+        gives_back("", "", "True", false),
+        ["operator-1 gave s1 back before its machine had carried out its plan"]
+    );
+}
+
+/// A guest cluster, as its own API server has it.
+#[derive(Default)]
+struct InGuest {
+    checker: Checker,
+    known: Known,
+}
+
+impl InGuest {
+    fn put(&mut self, actor: &str, kind: &str, name: &str, object: Option<Value>, evicted: bool) -> Vec<String> {
+        let namespace = if kind == "Node" { "" } else { "default" };
+        let before = self.known.put(("", kind), namespace, name, object.map(Arc::new));
+        let (at, after) = (NOON.parse().unwrap(), self.known.get(kind, namespace, name));
+        let change = Change { at, actor, evicted, kind, namespace, name, before: before.as_deref(), after };
+        self.checker.see_guest(&("default".to_owned(), "web".to_owned()), &self.known, &change);
+        self.checker.take_violations()
+    }
+
+    fn node(&mut self, actor: &str, name: &str, version: &str, cordoned: bool) -> Vec<String> {
+        let role =
+            if name.starts_with("cp") { json!({ "node-role.kubernetes.io/control-plane": "" }) } else { json!({}) };
+        let node = json!({
+            "metadata": { "labels": role }, "spec": { "unschedulable": cordoned },
+            "status": { "nodeInfo": { "kubeletVersion": version } },
+        });
+        self.put(actor, "Node", name, Some(node), false)
+    }
+}
+
+#[test]
+fn a_pod_of_a_guest_that_is_deleted_past_its_budget_is_seen() {
+    let mut guest = InGuest::default();
+    let selector = json!({ "matchLabels": { "app": "web" } });
+    guest.put("user", "PodDisruptionBudget", "web", Some(json!({ "spec": { "selector": selector } })), false);
+    let pod = |labels: Value| {
+        Some(json!({ "metadata": { "labels": labels, "ownerReferences": [{ "kind": "ReplicaSet" }] }, "status": {} }))
+    };
+    for name in ["a", "b", "c"] {
+        guest.put("world", "Pod", name, pod(json!({ "app": "web" })), false);
+    }
+    guest.put("world", "Pod", "other", pod(json!({})), false);
+
+    assert_eq!(guest.put("control-plane-upgrade", "Pod", "a", None, true), [""; 0]);
+    assert_eq!(guest.put("world/machines", "Pod", "b", None, false), [""; 0]);
+    assert_eq!(guest.put("operator-1", "Pod", "other", None, false), [""; 0]);
+    let seen = guest.put("control-plane-upgrade", "Pod", "c", None, false);
+    assert_eq!(seen, ["pod c of the guest cluster was deleted past its budget"]);
+}
+
+#[test]
+fn a_job_that_cordons_a_node_of_a_guest_without_a_word_or_lifts_another_cordon_is_seen() {
+    let mut guest = InGuest::default();
+    guest.node("world", "n1", "v1.30.4", false);
+    let seen = guest.node("control-plane-upgrade", "n1", "v1.30.4", true);
+    assert_eq!(seen, ["Node n1 of the guest cluster is cordoned, and does not say why"]);
+    assert_eq!(guest.node("control-plane-upgrade", "n1", "v1.30.4", false), [""; 0], "it was its own");
+    guest.node("user", "n1", "v1.30.4", true);
+    let seen = guest.node("control-plane-upgrade", "n1", "v1.30.4", false);
+    assert_eq!(seen, ["Node n1 of the guest cluster takes pods again, and somebody else had cordoned it"]);
+}
+
+#[test]
+fn kubelets_and_api_servers_of_a_guest_that_are_too_far_apart_are_seen() {
+    let mut guest = InGuest::default();
+    let machine = |name: &str| {
+        json!({
+            "metadata": { "namespace": "default", "labels": { "cluster.x-k8s.io/cluster-name": "web" } },
+            "status": { "nodeRef": { "name": name } },
+        })
+    };
+    let mut own = Known::default();
+    own.put(("cluster.x-k8s.io", "Machine"), "default", "w1", Some(Arc::new(machine("w1"))));
+    let (name, at) = ("w1", NOON.parse().unwrap());
+    let after = own.get("Machine", "default", name);
+    let change =
+        Change { at, actor: "world", evicted: false, kind: "Machine", namespace: "default", name, before: None, after };
+    guest.checker.see(&own, &change);
+
+    guest.node("world", "cp1", "v1.30.4", false);
+    assert_eq!(guest.node("world", "w1", "v1.28.9", false), [""; 0]);
+    assert_eq!(guest.node("world", "cp1", "v1.31.2", false), [""; 0]);
+    assert_eq!(
+        guest.node("world", "cp2", "v1.33.1", false),
+        [
+            "API servers of the minor versions 31 and 33 are beside each other",
+            "the kubelet of w1 is of the minor version 28, and API servers are of 31 to 33",
+        ]
+    );
+    assert_eq!(
+        guest.node("world", "w1", "v1.32.0", false),
+        [
+            "API servers of the minor versions 31 and 33 are beside each other",
+            "the kubelet of w1 is of the minor version 32, and API servers are of 31 to 33",
+        ]
+    );
+}

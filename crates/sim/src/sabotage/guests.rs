@@ -5,15 +5,17 @@ use drover_api::cluster_api::machine_deployment::v1alpha2::MachineDeployment;
 use drover_core::guest::Member;
 use drover_corral::apiserver::ApiServer;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{Sabotage, Verdict, pretend_written};
+use super::{Sabotage, Verdict, pretend_written, stored};
 use crate::gate::Asked;
 
 const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
 const LEAVES: &str = "drover.dev/leaves";
+const UPGRADE_TO: &str = "drover.dev/upgrade-to";
+const PROGRESS: &str = "drover.dev/progress";
 /// Who makes the mistakes that are no single request.
 const CULPRIT: &str = "operator-1";
 
@@ -39,6 +41,11 @@ pub(super) fn rewrite(
         (Sabotage::MemberLeftBehind, "PUT configmaps") if asked.name == "etcd" => {
             leave_member(asked, server, management)
         }
+        (Sabotage::MachineEmptiedPastBudgets, "POST pods") if asked.subresource == "eviction" => {
+            // Gone meanwhile is as good.
+            let _ = server.direct(CULPRIT).delete::<Pod>(Some(&asked.namespace), &asked.name, None);
+            Verdict::Pretend(json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" }))
+        }
         (Sabotage::CordonUnexplained, _) if asked.body["metadata"]["annotations"][LEAVES].is_string() => {
             asked.body["metadata"]["annotations"] = json!({});
             Verdict::Changed
@@ -47,6 +54,17 @@ pub(super) fn rewrite(
         (Sabotage::WorkersBegunEarly, "POST jobs") => {
             let version = &asked.body["spec"]["template"]["metadata"]["annotations"]["upgrade-version"];
             raise_workers(version, management);
+            Verdict::Pass
+        }
+        (Sabotage::LeftWorkersBegunEarly, "PATCH clusters")
+            if asked.body["metadata"]["annotations"][PROGRESS].is_string() =>
+        {
+            let cluster = stored(asked, management).unwrap_or_default();
+            raise_workers(&cluster["metadata"]["annotations"][UPGRADE_TO], management);
+            Verdict::Pass
+        }
+        (Sabotage::AllBegunAtOnce, "PATCH machinedeployments") => {
+            raise_workers(&asked.body["spec"]["template"]["spec"]["version"], management);
             Verdict::Pass
         }
         (Sabotage::AddonReplacesPods, _) if asked.body["spec"]["updateStrategy"]["type"] == "OnDelete" => {

@@ -5,6 +5,7 @@
 mod answers;
 mod guests;
 mod harvester;
+mod planner;
 mod requests;
 
 use bytes::Bytes;
@@ -170,6 +171,23 @@ sabotages! {
     /// Harvester's own controller counts as switched off.
     IncumbentOverlooked,
 
+    /// A planner takes a node whatever has happened to it since it was seen.
+    PlannerTakesUnguarded,
+    /// A planner takes over the claims of another one and keeps the epoch.
+    PlannerKeepsEpoch,
+    /// A planner takes nodes whose claims were never written.
+    PlannerClaimsNotWritten,
+    /// A planner ends a claim when the machine gets its plan.
+    PlannerClaimEndedEarly,
+    /// A planner claims two servers at once.
+    PlannerClaimsTwoServers,
+    /// A planner begins with workers.
+    PlannerBeginsWithWorkers,
+    /// A drain counts as done when a planner asks for it.
+    PlannerAssumesDrain,
+    /// A planner gives a node back whatever its machine is about.
+    PlannerGivesBackEarly,
+
     /// An old machine of a control plane is deleted when the new one is made.
     OldMachineGoesFirst,
     /// Two machines come for one that goes.
@@ -178,6 +196,8 @@ sabotages! {
     MemberLeftBehind,
     /// The pods on a machine that goes are not looked at.
     MachineNotEmptied,
+    /// The pods on a machine that goes are deleted, and their budgets not asked.
+    MachineEmptiedPastBudgets,
     /// Who leads in etcd is not looked at.
     LeaderOverlooked,
     /// A Node of a guest cluster is cordoned without a word.
@@ -190,6 +210,10 @@ sabotages! {
     AddonReplacesPods,
     /// An update that has failed begins once more by itself.
     FailedUpdateTriedAgain,
+    /// Workers of a Cluster that is left to an operator are raised when that is told where it stands.
+    LeftWorkersBegunEarly,
+    /// All Clusters that are left to an operator are raised with the first.
+    AllBegunAtOnce,
 }
 
 impl Sabotage {
@@ -213,14 +237,13 @@ impl Sabotage {
         server: &ApiServer,
         management: &ApiServer,
     ) -> Verdict {
-        match requests::rewrite(self, purpose, asked, management) {
-            Verdict::Pass => {}
-            verdict => return verdict,
+        for rewrite in [requests::rewrite, harvester::rewrite, planner::rewrite] {
+            match rewrite(self, purpose, asked, management) {
+                Verdict::Pass => {}
+                verdict => return verdict,
+            }
         }
-        match harvester::rewrite(self, purpose, asked, management) {
-            Verdict::Pass => guests::rewrite(self, purpose, asked, server, management),
-            verdict => verdict,
-        }
+        guests::rewrite(self, purpose, asked, server, management)
     }
 
     /// The members of a guest's etcd, as whoever updates it is shown them.

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::{Sabotage, Verdict};
 use crate::gate::Asked;
 
-const CLAIMS: &str = "drover.dev/claims";
-const CLAIM: &str = "drover.dev/claim";
+pub(super) const CLAIMS: &str = "drover.dev/claims";
+pub(super) const CLAIM: &str = "drover.dev/claim";
 const PLACES: &str = "drover-guest-places";
 
 pub(super) fn rewrite(sabotage: Sabotage, purpose: &str, asked: &mut Asked, server: &ApiServer) -> Verdict {
@@ -149,7 +149,7 @@ pub(super) fn rewrite(sabotage: Sabotage, purpose: &str, asked: &mut Asked, serv
     }
 }
 
-fn without_guard(asked: &mut Asked) -> Verdict {
+pub(super) fn without_guard(asked: &mut Asked) -> Verdict {
     if let Some(metadata) = asked.body["metadata"].as_object_mut() {
         metadata.remove("resourceVersion");
     }
@@ -164,7 +164,7 @@ fn init_containers(job: &mut Value) -> Option<&mut Vec<Value>> {
     job["spec"]["template"]["spec"]["initContainers"].as_array_mut()
 }
 
-fn change_claims(asked: &mut Asked, change: impl Fn(&mut Value)) -> Verdict {
+pub(super) fn change_claims(asked: &mut Asked, change: impl Fn(&mut Value)) -> Verdict {
     let text = asked.body["metadata"]["annotations"][CLAIMS].as_str().unwrap_or_default();
     let mut claims: Value = serde_json::from_str(text).unwrap_or_default();
     change(&mut claims);

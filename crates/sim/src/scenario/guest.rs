@@ -144,10 +144,13 @@ impl Guest {
 }
 
 impl Scenario {
-    /// The update that is asked for; none without a guest cluster, or where a TanzuKubernetesCluster asks for it.
-    pub fn order(&self) -> Option<Result<Order, OrderError>> {
-        let guest = self.guest.as_ref().filter(|guest| !guest.tanzu)?;
-        let Some(version) = Version::parse(&self.to) else { return Some(Err(OrderError::Version(self.to.clone()))) };
+    /// The updates of control planes that are asked for; none where TanzuKubernetesClusters ask for them.
+    pub fn orders(&self) -> impl Iterator<Item = Result<Order, OrderError>> {
+        self.guests().filter(|guest| !guest.tanzu).map(|guest| self.order(guest))
+    }
+
+    fn order(&self, guest: &Guest) -> Result<Order, OrderError> {
+        let version = Version::parse(&self.to).ok_or_else(|| OrderError::Version(self.to.clone()))?;
         let order = Order {
             namespace: guest.namespace.clone(),
             cluster: guest.name.clone(),
@@ -161,7 +164,7 @@ impl Scenario {
             replicas: None,
             machine_timeout: SignedDuration::from_secs(i64::from(guest.machine_timeout_seconds)),
         };
-        Some(order.check())
+        order.check()
     }
 
     /// The definitions and objects of guest clusters in the management cluster.

@@ -61,10 +61,10 @@ pub struct Scenario {
     /// A guest cluster of Cluster API, whose control plane is updated instead of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest: Option<Guest>,
-    /// More guest clusters, each with an API server of its own, if a TanzuKubernetesCluster stands for the first.
+    /// More guest clusters, each with an API server of its own; a TanzuKubernetesCluster stands for all of them, or for none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<Guest>,
-    /// How many TanzuKubernetesClusters are updated at once, if not as many as the operator does by itself; 0: all.
+    /// How many guest clusters are updated, or raised, at once, if not as many as the operator does by itself; 0: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest_limit: Option<usize>,
     /// Virtual machines, each with a volume; KubeVirt and Longhorn come with them.

@@ -32,7 +32,9 @@ fn scenarios() -> Vec<Scenario> {
         "guest-one-machine",
         "guest-three-machines",
         "guest-tkc-paused",
+        "guest-two-follow",
         "harvester-one-node",
+        "harvester-own-planner",
     ];
     names.iter().map(|name| scenario(name)).collect()
 }

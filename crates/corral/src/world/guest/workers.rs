@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::join::{Joining, settled};
 use super::machine_deployment::hash;
 use super::seeds::{Guest, SINCE, Settled, WORKERS};
-use super::{bootstrap, watch};
+use super::{Contract, bootstrap, watch};
 use crate::world::kubelet::{digest, hex};
 
 /// The name of the image of a distribution.
@@ -116,6 +116,10 @@ impl Guest {
             },
         });
         self.name_cluster(&mut template["spec"]);
+        // Since then Machines say which MachineDeployment keeps them.
+        if self.contract == Contract::V1beta1 {
+            template["metadata"]["labels"][labels::DEPLOYMENT_NAME] = json!(deployment);
+        }
         template
     }
 
