@@ -288,7 +288,8 @@ mod tests {
             change(&mut served.release);
             served.steps(&BTreeMap::new()).unwrap_err()
         };
-        let fields: [(&str, fn(&mut Release) -> &mut String); 9] = [
+        type Field = fn(&mut Release) -> &mut String;
+        let fields: [(&str, Field); 9] = [
             ("harvester", |release| &mut release.harvester),
             ("harvesterChart", |release| &mut release.harvester_chart),
             ("os", |release| &mut release.os),
