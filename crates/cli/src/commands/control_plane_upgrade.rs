@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use drover_clock::Clock;
 use drover_core::guest::{MACHINE_TIMEOUT, Order, OrderError, Patches, Version, Wait};
 use drover_core::plan::duration::GoDuration;
@@ -20,10 +21,10 @@ use crate::output::one_sentence;
 #[derive(Debug, Args)]
 pub struct ControlPlaneUpgradeArgs {
     /// A YAML or JSON file with any of the values below; flags win over it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     config: Option<PathBuf>,
     /// The kubeconfig of the management cluster [default: $KUBECONFIG, ~/.kube/config, or the pod's service account]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     kubeconfig: Option<PathBuf>,
     /// The namespace of the guest cluster
     #[arg(long, value_name = "NAMESPACE")]
@@ -97,7 +98,7 @@ pub fn run(args: &ControlPlaneUpgradeArgs) -> anyhow::Result<()> {
 }
 
 fn carry_out(args: &ControlPlaneUpgradeArgs) -> anyhow::Result<()> {
-    let config = match &args.config {
+    let config = match named(&args.config) {
         Some(path) => {
             let shown = path.display();
             let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the config file {shown}"))?;
@@ -107,7 +108,7 @@ fn carry_out(args: &ControlPlaneUpgradeArgs) -> anyhow::Result<()> {
     };
     let order = order(args, &config)?;
     let connection = Connection {
-        kubeconfig: args.kubeconfig.clone().or_else(|| config.management_cluster.kubeconfig.clone()),
+        kubeconfig: named(&args.kubeconfig).or(named(&config.management_cluster.kubeconfig)).cloned(),
         context: config.management_cluster.context.clone(),
         server: None,
     };
@@ -118,6 +119,11 @@ fn carry_out(args: &ControlPlaneUpgradeArgs) -> anyhow::Result<()> {
         say(Saying::Does(format!("no machine of Cluster {}/{} differs any more", order.namespace, order.cluster)));
         Ok(())
     })
+}
+
+/// An empty path is none, as by default under the original.
+fn named(path: &Option<PathBuf>) -> Option<&PathBuf> {
+    path.as_ref().filter(|path| !path.as_os_str().is_empty())
 }
 
 fn read(text: &str) -> anyhow::Result<Config> {
@@ -217,6 +223,12 @@ mod tests {
         .unwrap();
         assert_eq!(order.version.to_string(), "1.16.7+vmware.1");
         assert_eq!((order.patches.infrastructure.len(), order.machine_timeout), (2, MACHINE_TIMEOUT));
+    }
+
+    #[test]
+    fn files_that_are_named_by_nothing_are_none_as_by_default_under_the_original() {
+        let Called { args } = Called::try_parse_from(["control-plane-upgrade", "--config=", "--kubeconfig="]).unwrap();
+        assert_eq!((named(&args.config), named(&args.kubeconfig)), (None, None));
     }
 
     #[test]
