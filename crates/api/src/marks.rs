@@ -123,6 +123,9 @@ pub const REPOSITORY_VM: &str = "vm";
 /// has not noticed yet.
 pub const ADDON_BEFORE: &str = "drover.dev/settled-before";
 
+/// On a ClusterRepo: for which Upgrade, and for which generation of the Deployment that serves it, Rancher was asked to read it anew.
+pub const READ_FOR: &str = "drover.dev/read-for";
+
 /// Annotation of an Upgrade, by a person: try again what has failed, whatever the value. Drover takes it away.
 pub const UPGRADE_RETRY: &str = "drover.dev/retry";
 

@@ -65,6 +65,7 @@ pub enum Kind {
     Addon,
     ManagedChart,
     HelmChart,
+    ClusterRepo,
     /// Of provisioning.cattle.io.
     Cluster,
     /// `Cluster` of cluster.x-k8s.io.

@@ -320,6 +320,7 @@ fn place(kind: Kind) -> (&'static str, &'static str, &'static str) {
         Kind::ConfigMap => ("", "v1", "configmaps"),
         Kind::Addon => ("harvesterhci.io", "v1beta1", "addons"),
         Kind::ManagedChart => ("management.cattle.io", "v3", "managedcharts"),
+        Kind::ClusterRepo => ("catalog.cattle.io", "v1", "clusterrepos"),
         Kind::HelmChart => ("helm.cattle.io", "v1", "helmcharts"),
         Kind::Cluster => ("provisioning.cattle.io", "v1", "clusters"),
         Kind::CapiCluster => ("cluster.x-k8s.io", "v1beta1", "clusters"),
@@ -337,12 +338,12 @@ pub fn plural(kind: Kind) -> String {
     }
 }
 
-/// The path of all objects of a kind in a namespace; Nodes have none.
+/// The path of all objects of a kind in a namespace; those of some kinds have none.
 pub fn collection(kind: Kind, namespace: &str) -> String {
     let (group, version, plural) = place(kind);
     let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
     match kind {
-        Kind::Node => format!("{root}/{plural}"),
+        Kind::Node | Kind::ClusterRepo => format!("{root}/{plural}"),
         _ => format!("{root}/namespaces/{namespace}/{plural}"),
     }
 }

@@ -369,6 +369,7 @@ fn place(kind: &str) -> Option<(&'static str, &'static str)> {
         "WCPMachine" => ("/apis/infrastructure.cluster.vmware.com/v1alpha2", "wcpmachines"),
         "RKEControlPlane" => ("/apis/rke.cattle.io/v1", "rkecontrolplanes"),
         "ManagedChart" => ("/apis/management.cattle.io/v3", "managedcharts"),
+        "ClusterRepo" => ("/apis/catalog.cattle.io/v1", "clusterrepos"),
         "Bundle" => ("/apis/fleet.cattle.io/v1alpha1", "bundles"),
         "Cluster.fleet.cattle.io" => ("/apis/fleet.cattle.io/v1alpha1", "clusters"),
         "Cluster.provisioning.cattle.io" => ("/apis/provisioning.cattle.io/v1", "clusters"),

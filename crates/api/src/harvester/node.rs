@@ -1,6 +1,8 @@
 //! What Harvester and its upgrade write on a `Node` (v1).
 
 pub const MANAGED: &str = "harvesterhci.io/managed";
+/// What the name of the operating system begins with, before its version.
+pub const OS_PREFIX: &str = "Harvester ";
 /// A node that only votes.
 pub const WITNESS: &str = "node-role.harvesterhci.io/witness";
 /// The operating system that a node has after its reboot.

@@ -56,3 +56,5 @@ pub mod annotations {
 }
 
 pub const READY: &str = "Ready";
+/// Whether Rancher could make its Bundle, which needs the chart.
+pub const DEFINED: &str = "Defined";

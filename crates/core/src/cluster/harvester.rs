@@ -232,6 +232,20 @@ seen! {
         conditions: Vec<Condition>,
     }
 
+    /// Where Rancher takes charts from.
+    ClusterRepo {
+        metadata: Meta,
+        spec: ClusterRepoSpec,
+        status: ClusterRepoStatus,
+    }
+    ClusterRepoSpec {
+        force_update: String,
+    }
+    ClusterRepoStatus {
+        download_time: String,
+        conditions: Vec<Condition>,
+    }
+
     /// A Secret in which Helm keeps a release.
     HelmRelease {
         metadata: Meta,
@@ -322,6 +336,7 @@ projections! {
     ConfigMap => "ConfigMap",
     RancherSetting => "Setting.management.cattle.io",
     HelmChart => "HelmChart",
+    ClusterRepo => "ClusterRepo",
     HelmRelease => "HelmRelease",
 }
 
@@ -343,6 +358,7 @@ shelves! {
         services: Service = ("", "Service"),
         config_maps: ConfigMap = ("", "ConfigMap"),
         rancher_settings: RancherSetting = ("management.cattle.io", "Setting"),
+        cluster_repos: ClusterRepo = ("catalog.cattle.io", "ClusterRepo"),
         helm_charts: HelmChart = ("helm.cattle.io", "HelmChart"),
         helm_releases: HelmRelease = ("", "HelmRelease"),
     }

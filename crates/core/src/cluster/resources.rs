@@ -124,6 +124,7 @@ pub const OF_UPGRADES: &[Resource] = &[
     of("ConfigMap", "", V1, "configmaps"),
     of("Setting.management.cattle.io", "management.cattle.io", &["v3"], "settings"),
     of("HelmChart", "helm.cattle.io", V1, "helmcharts"),
+    of("ClusterRepo", "catalog.cattle.io", V1, "clusterrepos"),
     of("Cluster.fleet.cattle.io", "fleet.cattle.io", &["v1alpha1"], "clusters"),
     // With its contents, which of other Secrets nobody asks for.
     of("HelmRelease", "", V1, "secrets"),

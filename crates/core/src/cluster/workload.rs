@@ -11,7 +11,7 @@ use super::shelf::projections;
 #[serde(default)]
 pub struct Deployment {
     pub metadata: Meta,
-    pub spec: ScaledSpec,
+    pub spec: DeploymentSpec,
     pub status: ScaledStatus,
 }
 
@@ -42,6 +42,35 @@ pub struct ScaledSpec {
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+pub struct DeploymentSpec {
+    /// One if it is not said.
+    pub replicas: Option<i64>,
+    pub paused: bool,
+    pub selector: LabelSelector,
+    pub template: DeploymentTemplate,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct DeploymentTemplate {
+    pub spec: DeploymentTemplateSpec,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct DeploymentTemplateSpec {
+    pub containers: Box<[DeploymentContainer]>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct DeploymentContainer {
+    pub name: String,
+    pub image: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct ScaledStatus {
     pub replicas: i64,
     pub ready_replicas: i64,
@@ -52,6 +81,12 @@ pub struct ScaledStatus {
 }
 
 impl ScaledSpec {
+    pub fn wanted(&self) -> i64 {
+        self.replicas.unwrap_or(1)
+    }
+}
+
+impl DeploymentSpec {
     pub fn wanted(&self) -> i64 {
         self.replicas.unwrap_or(1)
     }
@@ -106,6 +141,12 @@ pub struct JobStatus {
 }
 
 impl Deployment {
+    /// What a container of its pods runs.
+    pub fn image_of(&self, container: &str) -> Option<&str> {
+        let mut containers = self.spec.template.spec.containers.iter();
+        containers.find(|one| one.name == container).map(|one| one.image.as_str())
+    }
+
     /// All of its pods are of its newest template, and available.
     pub fn is_rolled_out(&self) -> bool {
         let (wanted, status) = (self.spec.wanted(), &self.status);

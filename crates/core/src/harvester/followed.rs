@@ -167,6 +167,7 @@ const BY_SERVICE_STEPS: &[Followed] = &[
     labelled("ConfigMap", NAMESPACE, UPGRADE),
     all("Setting.management.cattle.io"),
     within("HelmChart", helm_chart::NAMESPACE),
+    all("ClusterRepo"),
     labelled("HelmRelease", CATTLE_NAMESPACE, RELEASE_OF_RANCHER),
     within("KubeVirt", NAMESPACE),
     within("Setting.longhorn.io", STORAGE),

@@ -73,6 +73,8 @@ pub enum Look {
     /// Rancher at a ManagedChart, Fleet at a Bundle, Harvester at an Addon and at an image.
     Chart(Key),
     Bundle(Key),
+    /// The same Rancher at a repository of charts.
+    ClusterRepo(String),
     /// Fleet at its agent on a cluster.
     FleetCluster(Key),
     Addon(Key),
@@ -127,6 +129,7 @@ impl fmt::Display for Look {
             Look::Member(name) => write!(formatter, "the etcd member of Node {name}"),
             Look::Chart((namespace, name)) => write!(formatter, "ManagedChart {namespace}/{name}"),
             Look::Bundle((namespace, name)) => write!(formatter, "Bundle {namespace}/{name}"),
+            Look::ClusterRepo(name) => write!(formatter, "ClusterRepo {name}"),
             Look::FleetCluster((namespace, name)) => write!(formatter, "the agent of Fleet on {namespace}/{name}"),
             Look::Addon((namespace, name)) => write!(formatter, "Addon {namespace}/{name}"),
             Look::HelmChart((namespace, name)) => write!(formatter, "HelmChart {namespace}/{name}"),

@@ -129,6 +129,10 @@ pub const OPERATOR_VERSION: &str = "corral.drover.dev/operator-version";
 /// On a Bundle of Fleet or an Addon: how long it takes to be deployed, such as `1m`, or `never`; on the KubeVirt that is installed, how long
 /// it takes to be raised.
 pub const CHART_DURATION: &str = "corral.drover.dev/chart-duration";
+/// On a ClusterRepo: the words with which its downloads fail.
+pub const DOWNLOAD_FAILS: &str = "corral.drover.dev/download-fails";
+/// On a ClusterRepo: of which version the charts are that were downloaded last. The world writes it.
+pub const INDEXED: &str = "corral.drover.dev/indexed";
 /// On the newest release of Helm (its Secret): the words with which the Jobs of its HelmChart fail.
 pub const HELM_FAILS: &str = "corral.drover.dev/helm-fails";
 /// On an Addon: what is deployed of it. The world writes it.

@@ -2,7 +2,8 @@
 //!
 //! Models `pkg/controllers/managementuser/managedchart` of Rancher 2.12, the deployment of a Bundle to the local cluster by Fleet
 //! 0.13, and the add-on controller of Harvester 1.7, as far as versions and readiness go: what is asked for is there after a
-//! while, and what is paused does not move; the agent of Fleet is in [`super::fleet`]. Left out: what the charts install, Helm's
+//! while, and what is paused does not move; the agent of Fleet is in [`super::fleet`], where charts come from in
+//! [`super::chart_repository`]. Left out: what the charts install, Helm's
 //! releases, BundleDeployments, and clusters other than the local one.
 
 use std::collections::BTreeMap;
@@ -11,7 +12,8 @@ use std::time::Duration;
 use drover_api::fleet::bundle::{self, Bundle};
 use drover_api::harvester::FLEET_NAMESPACE;
 use drover_api::harvester::addon::{Addon, states};
-use drover_api::rancher::managed_chart::{Display, ManagedChart, Summary};
+use drover_api::rancher::cluster_repo::ClusterRepo;
+use drover_api::rancher::managed_chart::{DEFINED, Display, ManagedChart, Summary};
 use drover_clock::later;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -21,7 +23,7 @@ use super::annotations::{self, CHART_DURATION, DEPLOYED, Lasts};
 use super::kubelet::{digest, hex};
 use super::look::Wake;
 use super::outcome::{Action, Outcome};
-use super::{Part, World, loose, pods};
+use super::{Part, World, chart_repository, loose, pods};
 use crate::apiserver::Answer;
 
 const PART: Part = Part::Charts;
@@ -77,8 +79,23 @@ fn bundle_spec(chart: &ManagedChart) -> Value {
     })
 }
 
-/// Rancher passes a chart on to Fleet, and tells how it is there.
-pub fn reconcile_chart(chart: &ManagedChart, bundle: Option<&Bundle>) -> Outcome {
+/// Rancher passes a chart on to Fleet, if it has it, and tells how it is there.
+pub fn reconcile_chart(
+    chart: &ManagedChart,
+    repo: Option<&ClusterRepo>,
+    bundle: Option<&Bundle>,
+    now: Timestamp,
+) -> Outcome {
+    let conditions = chart.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let undefined = loose::find(conditions, DEFINED).filter(|defined| !defined.is_true());
+    let missing = chart_repository::missing(chart, repo);
+    if missing.is_some() || undefined.is_some() {
+        let (word, reason) = if missing.is_some() { ("False", "Error") } else { ("True", "") };
+        let mut after = chart.clone();
+        let conditions = &mut after.status.get_or_insert_default().conditions;
+        loose::set_as_wrangler(conditions, DEFINED, word, reason, &missing.unwrap_or_default(), now);
+        return Outcome::act(Action::change(chart, &after).into_iter().collect());
+    }
     let wanted = bundle_spec(chart);
     let Some(known) = bundle else {
         let mut bundle = Bundle::named(&format!("{BUNDLE_PREFIX}{}", pods::name(&chart.metadata)));
@@ -106,7 +123,11 @@ pub fn reconcile_chart(chart: &ManagedChart, bundle: Option<&Bundle>) -> Outcome
     status.summary = Some(Summary { ready: Some(i64::from(ready)), desired_ready: Some(1), ..Summary::default() });
     let clusters = format!("{}/1", u8::from(ready));
     status.display = Some(Display { ready_clusters: Some(clusters), ..Display::default() });
+    let own = loose::find(status.conditions.as_ref(), DEFINED).cloned();
     status.conditions = below.conditions;
+    if let Some(own) = own {
+        status.conditions.get_or_insert_default().push(own);
+    }
     Outcome::act(Action::change(chart, &after).into_iter().collect())
 }
 
@@ -219,7 +240,9 @@ impl World {
     pub(super) fn look_at_chart(&self, key: &Key, now: Timestamp) -> Answer<Wake> {
         let Some(chart) = self.read_for::<ManagedChart>(PART, &key.0, &key.1)? else { return Ok(None) };
         let bundle = self.read_for::<Bundle>(PART, &key.0, &format!("{BUNDLE_PREFIX}{}", key.1))?;
-        self.perform(PART, &reconcile_chart(&chart, bundle.as_ref()), now)
+        let from = chart.spec.as_ref().and_then(|spec| spec.repo_name.clone()).unwrap_or_default();
+        let repo = self.read_for::<ClusterRepo>(PART, "", &from)?;
+        self.perform(PART, &reconcile_chart(&chart, repo.as_ref(), bundle.as_ref(), now), now)
     }
 
     pub(super) fn look_at_bundle(&self, key: &Key, now: Timestamp) -> Answer<Wake> {

@@ -56,6 +56,7 @@ impl World {
             Look::Member(name) => self.look_at_member(name, now),
             Look::Chart(key) => self.look_at_chart(key, now),
             Look::Bundle(key) => self.look_at_bundle(key, now),
+            Look::ClusterRepo(name) => self.look_at_cluster_repo(name, now),
             Look::FleetCluster(key) => self.look_at_fleet_cluster(key, now),
             Look::Addon(key) => self.look_at_addon(key, now),
             Look::HelmChart(key) => self.look_at_helm_chart(key, now),

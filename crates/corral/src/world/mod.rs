@@ -25,6 +25,7 @@ pub mod kubelet;
 mod act;
 mod agenda;
 mod budget;
+pub mod chart_repository;
 pub mod charts;
 mod endpoint_slices;
 mod etcd;

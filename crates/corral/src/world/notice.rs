@@ -68,6 +68,7 @@ impl World {
             ("management.cattle.io", plural @ "managedcharts")
             | ("fleet.cattle.io", plural @ "bundles")
             | ("harvesterhci.io", plural @ "addons") => self.notice_chart(plural, &key),
+            ("catalog.cattle.io", "clusterrepos") => self.notice_cluster_repo(&direct, &key.1),
             ("fleet.cattle.io", plural) => self.notice_fleet(&direct, plural, &key),
             ("harvesterhci.io", "virtualmachineimages") => self.notice_image(&key),
             ("helm.cattle.io", "helmcharts") => self.notice_helm("helmcharts", &key),

@@ -105,6 +105,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-rancher-raised",
     "harvester-manifests",
     "harvester-products-follow",
+    "harvester-chart-repository",
     "harvester-addon-stuck",
     "harvester-fleet-agent-gone",
     "harvester-unmanaged-node",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use drover_corral::apiserver::ApiServer;
 use drover_corral::world::provisioned::{Seed, settled};
-use drover_corral::world::{Part, charts, definitions, fleet, helm};
+use drover_corral::world::{Part, chart_repository, charts, definitions, fleet, helm};
 use drover_operator::harvester::{NoRepositories, Repositories};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,9 @@ pub struct Harvester {
     /// Harvester's own webhook is at work. To it the operators are anybody: it refuses what only Harvester may do.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub webhook: bool,
+    /// The charts of Harvester are served to Rancher, those of one version at a time; elsewhere it has all of them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub chart_repository: bool,
     /// An Upgrade that is asked for from the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrade: Option<UpgradeLines>,
@@ -103,8 +106,16 @@ impl Default for Harvester {
             own_planner: false,
             fleet_agent: false,
             webhook: false,
+            chart_repository: false,
             upgrade: None,
         }
+    }
+}
+
+impl Harvester {
+    /// The version that is there before.
+    fn runs(&self) -> &str {
+        self.os.rsplit(' ').next().unwrap_or_default()
     }
 }
 
@@ -214,6 +225,8 @@ impl Scenario {
             objects.extend(harvester.fleet_agent.then(fleet::settled).into_iter().flatten());
             objects.extend(self.upgrade_objects(harvester));
             objects.extend(self.rancher_objects(harvester));
+            let served = || chart_repository::settled(harvester.runs());
+            objects.extend(harvester.chart_repository.then(served).into_iter().flatten());
         }
         objects.extend(self.vms.all().iter().flat_map(|vm| self.vm(vm)));
         objects
@@ -239,9 +252,8 @@ impl Scenario {
                 "apiVersion": "harvesterhci.io/v1beta1", "kind": "Setting", "metadata": { "name": name }, "value": value,
             })
         };
-        let runs = harvester.os.rsplit(' ').next().unwrap_or_default();
         let mut objects: Vec<Value> = [SYSTEM, CATTLE, FLEET, STORAGE].iter().map(|name| namespace(name)).collect();
-        objects.push(setting("server-version", runs));
+        objects.push(setting("server-version", harvester.runs()));
         objects.extend(harvester.config.as_ref().map(|config| setting("upgrade-config", &config.to_string())));
         objects.push(json!({
             "apiVersion": "harvesterhci.io/v1beta1", "kind": "Version",

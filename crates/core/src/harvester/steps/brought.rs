@@ -49,11 +49,13 @@ fn apply(scene: &Scene<'_>, path: &str) -> Standing {
     for object in &objects {
         match scene.done.applied.get(&shown(object)) {
             Some(Tried { answer: Ok(_), .. }) => {}
-            Some(Tried { at, answer: Err(why) }) if !is_due(scene, *at) => {
-                let sentence = format!("{} of the manifest {path} cannot be applied: {why}", shown(object));
-                return Standing::Unfinished(wait(scene, sentence, "put that right; it is tried again and again"));
+            _ => {
+                return Standing::Unfinished(apply_one(
+                    scene,
+                    object,
+                    &format!("{} of the manifest {path}", shown(object)),
+                ));
             }
-            _ => return Standing::Unfinished(Next::Apply(object.clone())),
         }
     }
     let mut all_without = BTreeSet::new();
@@ -70,6 +72,17 @@ fn apply(scene: &Scene<'_>, path: &str) -> Standing {
         }
     }
     Standing::Without(all_without)
+}
+
+/// Applies an object, or tells why the server has not let it be; after a while it is tried again.
+pub(super) fn apply_one(scene: &Scene<'_>, object: &Value, named: &str) -> Next {
+    match scene.done.applied.get(&shown(object)) {
+        Some(Tried { at, answer: Err(why) }) if !is_due(scene, *at) => {
+            let sentence = format!("{named} cannot be applied: {why}");
+            wait(scene, sentence, "put that right; it is tried again and again")
+        }
+        _ => Next::Apply(object.clone()),
+    }
 }
 
 fn understood(text: &str) -> Result<Vec<Value>, String> {

@@ -4,15 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
-use drover_api::rancher::managed_chart::{READY, annotations, names as charts};
+use drover_api::rancher::managed_chart::{DEFINED, READY, annotations, names as charts};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::super::cleanup::HELD_CHARTS;
 use super::super::names;
-use super::{Next, Scene, addons, brought, fleet, products, rancher};
+use super::{Next, Scene, addons, brought, chart_repository, fleet, products, rancher};
 use crate::cluster::harvester::ManagedChart;
-use crate::cluster::is_true;
+use crate::cluster::{condition, is_true};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject, Wait, Write};
 
 /// How far a component is.
@@ -46,6 +46,7 @@ fn components<'a>(scene: &Scene<'_>) -> Vec<Component<'a>> {
         named("hold-kubevirt", |scene| products::hold_kubevirt(scene).into()),
         named("rancher", |scene| rancher::raise(scene).into()),
         named("fleet-agent", fleet::agent),
+        named("chart-repository", |scene| chart_repository::raise(scene).into()),
         named("harvester-crd", |scene| chart(scene, charts::HARVESTER_CRD, &scene.release.harvester_chart).into()),
         named("harvester", |scene| chart(scene, charts::HARVESTER, &scene.release.harvester_chart).into()),
         named("kubevirt", |scene| products::kubevirt(scene).into()),
@@ -175,7 +176,11 @@ fn chart(scene: &Scene<'_>, name: &str, version: &str) -> Option<Next> {
     if settled && is_true(&chart.status.conditions, READY) {
         return None;
     }
-    let said = chart.status.conditions.iter().find(|one| one.kind == READY && settled).map(|one| one.said());
+    // A chart that Rancher does not find says nothing of the version that is asked for, but there; until it has looked it is about the old one.
+    let missing = condition(&chart.status.conditions, DEFINED)
+        .filter(|defined| defined.status == "False" && defined.said().contains(version));
+    let ready = condition(&chart.status.conditions, READY).filter(|_| settled);
+    let said = missing.or(ready).map(|one| one.said());
     let said = said.filter(|said| !said.is_empty()).map(|said| format!(": {said}")).unwrap_or_default();
     let sentence = format!("ManagedChart {FLEET_NAMESPACE}/{name} is not ready at {version}{said}");
     Some(scene.wait(Subject::new(Kind::ManagedChart, FLEET_NAMESPACE, name), Reason::ServiceNotReady, sentence))

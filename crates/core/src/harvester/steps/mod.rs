@@ -5,6 +5,7 @@
 
 mod addons;
 pub mod brought;
+mod chart_repository;
 mod fleet;
 mod manifests;
 mod node;
@@ -90,9 +91,9 @@ impl Done {
         Done { host: deeds.into_iter().collect(), ..Done::default() }
     }
 
-    /// A file of the release was read, and what came of it may be tried again by and by.
+    /// A file of the release was read, or an object was refused: either may be tried again by and by.
     pub fn may_change(&self) -> bool {
-        !self.files.is_empty()
+        !self.files.is_empty() || self.applied.values().any(|tried| tried.answer.is_err())
     }
 }
 

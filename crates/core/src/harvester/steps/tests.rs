@@ -6,6 +6,7 @@ use super::*;
 
 mod addons;
 mod brought;
+mod chart_repository;
 mod products;
 mod rancher;
 
@@ -170,12 +171,13 @@ mod manifests {
             .collect()
     }
 
-    pub(super) fn told(states: [&str; 13]) -> Value {
+    pub(super) fn told(states: [&str; 14]) -> Value {
         let names = [
             "hold-charts",
             "hold-kubevirt",
             "rancher",
             "fleet-agent",
+            "chart-repository",
             "harvester-crd",
             "harvester",
             "kubevirt",
@@ -243,6 +245,14 @@ mod manifests {
         let broken = json!([{ "type": "Ready", "status": "False", "message": "pods crash" }]);
         let (_, said) = with(json!({ "status": { "conditions": broken } }));
         assert!(said.as_ref().is_some_and(|said| said.ends_with("pods crash")), "{said:?}");
+        let missing = |version: &str| {
+            let message = format!("no chart version found for harvester-{version}");
+            let defined = json!({ "type": "Defined", "status": "False", "message": message });
+            let conditions = json!([{ "type": "Ready", "status": "True" }, defined]);
+            with(json!({ "status": { "observedGeneration": 1, "conditions": conditions } })).1
+        };
+        assert_eq!(missing("1.8.0"), not_ready(": no chart version found for harvester-1.8.0"));
+        assert_eq!(missing("1.7.0"), not_ready(""), "that was before it was raised");
     }
 
     #[test]
@@ -258,6 +268,7 @@ mod manifests {
         let mut objects = all_raised();
         objects[1] = chart("harvester", json!({}));
         let so_far = [
+            "done",
             "done",
             "done",
             "done",
@@ -282,9 +293,9 @@ mod manifests {
 
         objects[1] = raised("harvester", "1.8.0");
         let end = acts(&look(&objects, Kind::Manifests, ""));
-        let patch = json!({ "metadata": { "resourceVersion": "7" }, "data": told(["done"; 13]) });
+        let patch = json!({ "metadata": { "resourceVersion": "7" }, "data": told(["done"; 14]) });
         assert_eq!(end, [("ConfigMap/harvester-system/u-apply-manifests".to_owned(), patch)]);
-        objects[4] = map("u-apply-manifests", told(["done"; 13]));
+        objects[4] = map("u-apply-manifests", told(["done"; 14]));
         assert_eq!(look(&objects, Kind::Manifests, ""), Next::Done);
     }
 }

@@ -50,7 +50,7 @@ fn an_add_on_is_raised_to_the_version_of_the_release_whether_it_is_on_or_off() {
         assert_eq!(metadata["resourceVersion"], "4");
         assert_eq!(metadata["annotations"]["drover.dev/settled-before"], "2026-01-01T11:00:00Z");
     }
-    let done = map("u-apply-manifests", told(["done"; 13]));
+    let done = map("u-apply-manifests", told(["done"; 14]));
     assert_eq!(with([done.clone()]), Next::Done, "one that is not there was never installed");
     let off = monitoring(json!({ "spec": { "enabled": false }, "status": { "status": "AddonDisabled" } }));
     assert_eq!(with([off, done]), Next::Done);
@@ -73,13 +73,13 @@ fn an_add_on_is_done_when_harvester_has_noticed_and_has_ended() {
 
     let mut done = monitoring(asked());
     done["status"]["conditions"] = json!([in_progress("False", "12:01")]);
-    assert_eq!(with([done, map("u-apply-manifests", told(["done"; 13]))]), Next::Done);
+    assert_eq!(with([done, map("u-apply-manifests", told(["done"; 14]))]), Next::Done);
     let of_another =
         json!({ "metadata": { "annotations": { "upgrade.harvesterhci.io/last-upgrade-name": "before" } } });
     let mut as_it_was = monitoring(asked());
     json_patch::merge(&mut as_it_was, &of_another);
     assert_eq!(
-        with([as_it_was, map("u-apply-manifests", told(["done"; 13]))]),
+        with([as_it_was, map("u-apply-manifests", told(["done"; 14]))]),
         Next::Done,
         "nobody has asked for anything"
     );
@@ -96,7 +96,7 @@ fn an_add_on_that_does_not_get_on_is_left_to_its_user_after_five_minutes() {
     assert_eq!((&book["addons"], &book["bundles"]), (&json!("waits"), &json!("waits")));
 
     // Who begins anew does not begin to wait anew.
-    let mut noted = told(["done"; 13]);
+    let mut noted = told(["done"; 14]);
     noted[KEY] = json!("under way until 2026-01-01T12:00:01Z");
     assert_eq!(waited([stuck(), map("u-apply-manifests", noted.clone())]).len(), 1);
 
@@ -123,7 +123,7 @@ fn add_ons_that_the_release_does_not_name_are_waited_for_while_they_move() {
             "metadata": { "name": "pcidevices", "namespace": "harvester-system" },
             "spec": { "enabled": enabled }, "status": { "status": status },
         });
-        with([addon, map("u-apply-manifests", told(["done"; 13]))])
+        with([addon, map("u-apply-manifests", told(["done"; 14]))])
     };
     for status in ["AddonEnabling", "AddonUpdating"] {
         let sentence = format!("Addon harvester-system/pcidevices is not deployed: it is {status}");
@@ -158,7 +158,7 @@ fn charts_wait_for_the_agent_of_fleet_and_the_end_for_all_bundles() {
             "status": { "conditions": [{ "type": "Ready", "status": ready, "message": "Modified(1)" }] },
         })
     };
-    let done = || map("u-apply-manifests", told(["done"; 13]));
+    let done = || map("u-apply-manifests", told(["done"; 14]));
     assert_eq!(
         waited([cluster("True"), bundle("False"), done()]),
         ["Bundle fleet-local/mcc-other is not ready: Modified(1)"]

@@ -13,7 +13,7 @@ fn with(done: &Done, more: &[Value]) -> Next {
 }
 
 fn book(state: &str) -> Value {
-    let mut states = told(["done"; 13]);
+    let mut states = told(["done"; 14]);
     states[KEY] = json!(state);
     map("u-apply-manifests", states)
 }

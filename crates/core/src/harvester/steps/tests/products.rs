@@ -18,7 +18,7 @@ fn kubevirt(phase: &str, version: &str) -> Value {
 }
 
 fn book(component: &str, state: &str) -> Value {
-    let mut states = told(["done"; 13]);
+    let mut states = told(["done"; 14]);
     states[component] = json!(state);
     map("u-apply-manifests", states)
 }
