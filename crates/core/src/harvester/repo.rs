@@ -122,14 +122,16 @@ fn provide_image(turn: &mut Turn<'_>) -> bool {
         let (url, checksum) = (known.spec.iso_url.clone(), known.spec.iso_checksum.clone());
         turn.next.source = Some(Source { url, checksum });
     }
-    let Some(source) = &turn.next.source else {
+    // Whoever only looks on, and may not see Versions, does not know that it is gone.
+    let unseen = turn.cluster().blind_to("Version").map(|_| Source::default());
+    let Some(source) = turn.next.source.clone().or(unseen) else {
         let sentence =
             format!("version {version} is not found, and the image of the release is to be imported from it");
         let remedy = format!("create Version {NAMESPACE}/{version} again, with the isoURL that it had");
         turn.wait_with_remedy(turn.subject(), Reason::UpgradeInvalid, sentence, remedy);
         return false;
     };
-    let (subject, image) = (Subject::new(Kind::VirtualMachineImage, NAMESPACE, turn.name()), image(turn, source));
+    let (subject, image) = (Subject::new(Kind::VirtualMachineImage, NAMESPACE, turn.name()), image(turn, &source));
     turn.write(Purpose::Provide, subject, Act::Create(image));
     true
 }
