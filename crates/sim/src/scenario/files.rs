@@ -90,6 +90,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-stock-plan-fails",
     "harvester-stock-retried",
     "harvester-stock-started-over",
+    "harvester-stock-unmanaged-node",
     "harvester-stock-vms",
     "harvester-stock-volumes",
     "harvester-unknown-release",
