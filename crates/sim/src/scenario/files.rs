@@ -129,6 +129,7 @@ const BUILT_IN: &[(&str, &str)] = built_in_files![
     "harvester-kubelet-stays-old",
     "harvester-planner-stalls",
     "harvester-planner-stands-still",
+    "harvester-tunnels-refused",
     "harvester-machine-stale",
     "harvester-plan-secret-missing",
     "harvester-plan-not-applied",
