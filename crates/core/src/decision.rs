@@ -300,6 +300,8 @@ pub enum Reason {
     ImageMissing,
     /// A Node is not part of the upgrade, because nobody manages it.
     NodeUnmanaged,
+    /// The steps of a release wait for a Node on which nothing of theirs ever runs.
+    NodeUncounted,
     /// A node has joined that the upgrade does not come to.
     NodeJoined,
     /// The user has paused a node.
@@ -328,7 +330,7 @@ pub enum Reason {
 
 impl Reason {
     /// Those that Upgrades add.
-    pub const OF_UPGRADES: [Reason; 20] = [
+    pub const OF_UPGRADES: [Reason; 21] = [
         Reason::UpgradeInvalid,
         Reason::AnotherUpgradeFirst,
         Reason::ImageNotReady,
@@ -337,6 +339,7 @@ impl Reason {
         Reason::ImagesPreloading,
         Reason::ImageMissing,
         Reason::NodeUnmanaged,
+        Reason::NodeUncounted,
         Reason::NodeJoined,
         Reason::NodePaused,
         Reason::PlannerWorks,

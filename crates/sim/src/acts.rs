@@ -446,6 +446,10 @@ async fn change_now(server: &ApiServer, patch: &ObjectPatch) -> bool {
     let paths = paths(server, &patch.object);
     for path in &paths {
         send(server, Method::PATCH, &format!("{path}{by}"), &patch.with).await;
+        // Where it is a part of its own, it is not changed with the rest.
+        if patch.with["status"].is_object() {
+            send(server, Method::PATCH, &format!("{path}/status{by}"), &patch.with).await;
+        }
     }
     !paths.is_empty()
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::harvester::jobs::{CONTAINER as APPLY, stock as release, variables};
+use drover_api::harvester::jobs::CONTAINER as APPLY;
 use drover_api::plan::jobs::containers::{DRAIN, PREPARE};
 use drover_api::plan::jobs::variables::NODE_NAME;
 use drover_api::tanzu::tanzu_kubernetes_cluster::jobs::CONTAINER as UPDATE;
@@ -192,10 +192,7 @@ impl Machines {
         let own_pod = Subject { kind: Kind::Pod, namespace: namespace.clone(), name: name.clone() };
         let program = if run.container == APPLY { "steps" } else { "drain" };
         let actor = format!("{node}/{program}");
-        let args = match stand_in(pod, &run.container) {
-            Some(args) => args,
-            None => args(pod, &run.container, &node),
-        };
+        let args = args(pod, &run.container, &node);
         let work = Work {
             task: Task::of(pod, &run.container, &args, own_pod, || self.server.client(&actor)),
             host: SimulatedHost { direct: self.direct.clone(), namespace: namespace.clone(), pod: name.clone() },
@@ -393,15 +390,6 @@ impl Host for SimulatedHost {
 /// Whether a container with these arguments empties its node.
 pub fn is_drain(args: &[String]) -> bool {
     args.first().is_some_and(|verb| verb == DRAIN)
-}
-
-/// What a stock release does to the system services has no model: ours stands in for it.
-fn stand_in(pod: &Pod, container: &str) -> Option<Vec<String>> {
-    let container = pod.spec.as_ref()?.containers.iter().find(|one| one.name == container)?;
-    let mut variables = container.env.iter().flatten();
-    let upgrade = variables.find(|one| one.name == variables::UPGRADE_NAME)?.value.clone()?;
-    let is_script = container.command.as_ref()?.first()? == release::MANIFESTS;
-    is_script.then(|| vec!["apply-manifests".to_owned(), "--upgrade".to_owned(), upgrade])
 }
 
 /// With the name of the node where they ask for it, as a kubelet expands variables.

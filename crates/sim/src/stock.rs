@@ -1,12 +1,15 @@
 //! The scripts of a stock release, in the containers of its Jobs: what they do to a cluster, at the intervals at which they look.
 //!
-//! Models `do_upgrade_node.sh`, `upgrade_node.sh` and `upgrade-helper` of Harvester 1.8. They know nothing of Drover, and tell what they
+//! Models `do_upgrade_node.sh`, `upgrade_node.sh`, `upgrade-helper` and, in [`services`], `upgrade_manifests.sh` of Harvester 1.8. They know nothing of Drover, and tell what they
 //! wait for to nobody but their log. Left out: files on the host, the check of the version, and that a VM is stopped once its migration has
 //! failed.
+
+mod services;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use drover_api::harvester::jobs::names::APPLY_MANIFESTS;
 use drover_api::harvester::jobs::{self, stock, types, variables};
 use drover_api::harvester::node::{DRAIN_TAINT, DRAINING, MANAGED, WITNESS};
 use drover_api::harvester::{FLEET_NAMESPACE, NAMESPACE};
@@ -57,7 +60,7 @@ const NEEDED: [&str; 15] = [
 /// What a container is told to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// The type of the Job.
+    /// The type of the Job, or what is the end of its name.
     what: String,
     upgrade: String,
     node: String,
@@ -68,12 +71,15 @@ impl Order {
     pub fn of(pod: &Pod, container: &str) -> Option<Order> {
         let container = pod.spec.as_ref()?.containers.iter().find(|one| one.name == container)?;
         let command = container.command.as_ref()?.first()?;
-        let asked = container.args.as_ref().and_then(|args| args.first()).map_or("", String::as_str);
+        let asked = match command.as_str() {
+            stock::MANIFESTS => APPLY_MANIFESTS,
+            _ => container.args.as_ref().and_then(|args| args.first()).map_or("", String::as_str),
+        };
         let variable = |name: &str| {
             let variables = container.env.iter().flatten();
             variables.into_iter().find(|one| one.name == name).and_then(|one| one.value.clone()).unwrap_or_default()
         };
-        let is_script = [stock::NODE_STEPS, stock::HELPER].contains(&command.as_str());
+        let is_script = [stock::NODE_STEPS, stock::HELPER, stock::MANIFESTS].contains(&command.as_str());
         let (upgrade, node) = (variable(variables::UPGRADE_NAME), variable(variables::NODE_NAME));
         is_script.then(|| Order { what: asked.to_owned(), upgrade, node })
     }
@@ -102,6 +108,7 @@ impl Script<'_> {
                 types::POST_DRAIN => self.post_drain().await,
                 types::SINGLE_NODE_UPGRADE => self.single_node().await,
                 types::RESTORE_VM => self.restore_vms().await,
+                APPLY_MANIFESTS => self.services().await,
                 _ => return 2,
             };
             let is_tried_again = [types::PRE_DRAIN, types::POST_DRAIN].contains(&self.order.what.as_str());

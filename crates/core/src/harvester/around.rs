@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use drover_api::harvester::jobs::{components, names as suffixes, stock};
+use drover_api::harvester::node::MANAGED;
 use drover_api::harvester::upgrade::annotations::{IMAGES_CLEANED, SKIP_MANIFESTS_APPLIED, SKIP_MANIFESTS_REMOVED};
 use drover_api::harvester::{CATTLE_NAMESPACE, NAMESPACE, jobs::UPGRADE, jobs::variables};
 use drover_api::plan::labels::{JOB_NAME, plan_hash};
@@ -15,8 +16,9 @@ use super::decide::{Phase, Turn, members};
 use super::progress::Ending;
 use super::release::{Served, Steps};
 use super::{jobs, names, preload, repo};
-use crate::cluster::Pod;
+use crate::cluster::{Cluster, Node, Pod};
 use crate::decision::{Act, Kind, Purpose, Reason, Subject};
+use crate::seen::PlanSeen;
 
 /// The charts of RKE2 that must not be deployed while nodes are raised.
 const MANIFESTS: &str = "rke2-multus.yaml";
@@ -74,12 +76,19 @@ pub(super) fn before_nodes(turn: &mut Turn<'_>) -> bool {
     done
 }
 
-/// The script on the system services creates a Plan that is in the way of its next try: what is there cannot be created, and one error that
-/// passes would use up all tries. Kubernetes waits ten seconds and more between two of them: the Plan goes as soon as one has failed.
-pub(super) fn clear_for_next_try(turn: &mut Turn<'_>, job: &str) {
-    if !is_stock(turn) {
-        return;
+/// The script on the system services creates a Plan of its own.
+pub(super) fn tend_script(turn: &mut Turn<'_>, job: &str) {
+    let left = plan(turn, suffixes::SKIP_RESTART_AGENT).filter(|_| is_stock(turn));
+    if let Some(plan) = left
+        && !clear_for_next_try(turn, job, plan)
+    {
+        tell_uncounted(turn, plan);
     }
+}
+
+/// The Plan of the script is in the way of its next try: what is there cannot be created, and one error that passes would use up all tries.
+/// Kubernetes waits ten seconds and more between two of them: the Plan goes as soon as one has failed. True if it goes.
+fn clear_for_next_try(turn: &mut Turn<'_>, job: &str, left: &PlanSeen) -> bool {
     let cluster = turn.cluster();
     let of_job = |pod: &&Pod| {
         let label = |key: &str| pod.metadata.labels.get(key).map(String::as_str);
@@ -87,9 +96,48 @@ pub(super) fn clear_for_next_try(turn: &mut Turn<'_>, job: &str) {
     };
     let mut pods = cluster.pods.in_namespace(NAMESPACE).filter(of_job).peekable();
     let has_failed = pods.peek().is_some() && pods.all(Pod::has_failed);
-    let Some(left) = plan(turn, suffixes::SKIP_RESTART_AGENT).filter(|_| has_failed) else { return };
-    let subject = Subject::new(Kind::Plan, CATTLE_NAMESPACE, &left.meta.name);
-    turn.write(Purpose::CleanUp, subject, Act::Delete { uid: left.meta.uid.clone() });
+    if has_failed {
+        let subject = Subject::new(Kind::Plan, CATTLE_NAMESPACE, &left.meta.name);
+        turn.write(Purpose::CleanUp, subject, Act::Delete { uid: left.meta.uid.clone() });
+    }
+    has_failed
+}
+
+/// The script waits until its Plan has run on all Nodes of the cluster, and the Plan runs on managed ones only. Drover does not write the
+/// label that would let the script go on: it would say that Rancher's agent is held there, and whether Rancher has nothing to do with such
+/// a Node, or only its Machine has lost it, no object tells.
+fn tell_uncounted(turn: &mut Turn<'_>, plan: &PlanSeen) {
+    let (name, hash) = (&plan.meta.name, &plan.status.latest_hash);
+    for node in uncounted(turn.cluster(), plan) {
+        let node = &node.metadata.name;
+        let sentence = format!(
+            "the steps of the release wait until their Plan {CATTLE_NAMESPACE}/{name} has run on every Node, and it never runs on {node}, which has no label {MANAGED}=true"
+        );
+        let remedy = format!(
+            "provision it again, or remove it; if Rancher has nothing to do with it, let it be counted: kubectl label node {node} {}={hash}",
+            plan_hash(name)
+        );
+        turn.wait_with_remedy(Subject::node(node), Reason::NodeUncounted, sentence, remedy);
+    }
+}
+
+/// Whether the script on the system services is going to wait for a Node on which its Plan never runs: one that carries a result of that
+/// Plan was counted.
+pub(super) fn will_count(turn: &Turn<'_>, node: &Node) -> bool {
+    let label = plan_hash(&names::plan(turn.name(), suffixes::SKIP_RESTART_AGENT));
+    is_stock(turn) && turn.next.services.is_none() && !is_managed(node) && !node.metadata.labels.contains_key(&label)
+}
+
+fn is_managed(node: &Node) -> bool {
+    node.metadata.labels.get(MANAGED).is_some_and(|value| value == "true")
+}
+
+/// The Nodes that the script of a stock release waits for although its Plan, which knows what result it wants, never runs there.
+pub(crate) fn uncounted<'a>(cluster: &'a Cluster, plan: &PlanSeen) -> Vec<&'a Node> {
+    let (label, hash) = (plan_hash(&plan.meta.name), &plan.status.latest_hash);
+    let is_counted = |node: &Node| node.metadata.labels.get(&label) == Some(hash);
+    let nodes = cluster.nodes.iter().filter(|node| !hash.is_empty() && !is_managed(node) && !is_counted(node));
+    nodes.collect()
 }
 
 /// After the nodes, or whatever became of them; true when nothing is left to be done.
@@ -197,7 +245,7 @@ fn of_old_release(served: &Served) -> Option<Vec<String>> {
     Some(old.difference(&new).filter(|image| !is_kept(image)).map(|image| (*image).to_owned()).collect())
 }
 
-fn plan<'a>(turn: &Turn<'a>, suffix: &str) -> Option<&'a crate::seen::PlanSeen> {
+fn plan<'a>(turn: &Turn<'a>, suffix: &str) -> Option<&'a PlanSeen> {
     turn.cluster().plan(CATTLE_NAMESPACE, &names::plan(turn.name(), suffix))
 }
 

@@ -133,8 +133,18 @@ fn leave_out(turn: &mut Turn<'_>, is_done: bool) {
         turn.next.joined = joining::left_out(turn).iter().map(|member| member.name().to_owned()).collect();
     } else if turn.next.ended.is_none() {
         for (node, why) in unmanaged {
-            let remedy = "provision it again, or remove it: the upgrade goes on without it";
-            turn.wait_with_remedy(Subject::node(&node.metadata.name), Reason::NodeUnmanaged, why, remedy);
+            let subject = Subject::node(&node.metadata.name);
+            let holds = |wait: &Wait| wait.reason == Reason::NodeUncounted && wait.subject == subject;
+            if turn.waits.iter().any(holds) {
+                continue;
+            }
+            let remedy = match around::will_count(turn, node) {
+                true => {
+                    "provision it again, or remove it: the steps of the release on the system services wait for every Node"
+                }
+                false => "provision it again, or remove it: the upgrade goes on without it",
+            };
+            turn.wait_with_remedy(subject, Reason::NodeUnmanaged, why, remedy);
         }
         joining::tell_left_out(turn);
     }

@@ -44,6 +44,7 @@ mod tests;
 pub mod upgrade_config;
 mod workloads;
 
+pub(crate) use around::uncounted;
 pub(crate) use asking::remedy_of_pause;
 pub(crate) use decide::plan_secret;
 pub use decide::{Admission, Settings, View, decide};

@@ -18,7 +18,7 @@ pub(super) fn apply(turn: &mut Turn<'_>) -> bool {
     let name = names::apply_manifests(turn.name());
     match jobs::course(turn, &name) {
         Course::Missing => jobs::apply_manifests(turn),
-        Course::Running => around::clear_for_next_try(turn, &name),
+        Course::Running => around::tend_script(turn, &name),
         Course::Done => {
             turn.next.services = Some(Ending::Succeeded);
             return true;

@@ -154,6 +154,12 @@ fn of_upgrades(reason: Reason) -> Meaning {
             No,
             true,
         ),
+        Reason::NodeUncounted => means(
+            "The steps of the release wait for a Node on which nothing of theirs ever runs.",
+            "Provision it again, remove it, or let it be counted by the label of their Plan.",
+            No,
+            true,
+        ),
         Reason::NodeJoined => means(
             "A node has joined that the upgrade does not come to.",
             "Another Upgrade to the same version brings it along.",

@@ -1,6 +1,7 @@
 //! What a Plan does not do although its user may expect it, and what other programs make of that.
 
 use drover_api::node::HOSTNAME;
+use drover_api::plan::labels::plan_hash;
 
 use super::Driver;
 use super::link::{Chain, Link, Outlook};
@@ -66,7 +67,9 @@ fn never_selected(cluster: &Cluster, plan: &PlanSeen, selector: &Selector) -> Op
     if !plan.meta.name.starts_with(OF_HARVESTER) || driven.any(|one| upgrade == Some(&one.metadata.name)) {
         return None;
     }
-    let node = cluster.nodes.iter().find(|node| !selector.matches(&node.metadata.labels))?;
+    let (label, hash) = (plan_hash(&plan.meta.name), &plan.status.latest_hash);
+    let is_counted = |node: &Node| !hash.is_empty() && node.metadata.labels.get(&label) == Some(hash);
+    let node = cluster.nodes.iter().find(|node| !selector.matches(&node.metadata.labels) && !is_counted(node))?;
     let name = &node.metadata.name;
     let statement = format!(
         "Node {name} does not have {selector}: the Plan never takes it, and Harvester, which waits for all nodes, waits for ever"

@@ -35,7 +35,7 @@ whole!(REASONS: Reason {
     NodeNotReady, NodeClaimedByAnother, JobRunning, NodeSlow, NodeStalled, JobFailed, Soaking, JobBeingDeleted,
     AnotherControllerActs, NoPermission, ApiRefuses, BudgetForbids, EvictionRefused, PodTerminating, VolumeAttached,
     UpgradeInvalid, AnotherUpgradeFirst, ImageNotReady, RepositoryNotReady, ReleaseRefused, ImagesPreloading,
-    ImageMissing, NodeUnmanaged, NodeJoined, NodePaused, PlannerWorks, PlannerStalls, AnotherNodeIsOut, QuorumAtRisk,
+    ImageMissing, NodeUnmanaged, NodeUncounted, NodeJoined, NodePaused, PlannerWorks, PlannerStalls, AnotherNodeIsOut, QuorumAtRisk,
     KubeletOutdated, NodeRebooting, VolumeUnhealthy, VmsLeaving, ServiceNotReady, CleaningUp,
 });
 

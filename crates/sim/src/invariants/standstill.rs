@@ -68,6 +68,7 @@ fn untrue_reason(known: &Known, upgrade: &Value, reason: &str) -> Option<&'stati
             let is_outside = |(_, name, node): (&str, &str, &Value)| !has_label(node, MANAGED) || !has_machine(name);
             unless(known.named("Node").any(is_outside), "every Node is managed and has a Machine")
         }
+        "NodeUncounted" => unless(known.all("Node").any(|node| !has_label(node, MANAGED)), "every Node is managed"),
         "NodeRebooting" => {
             let is_awaited = |node: &Value| {
                 let pending = node["metadata"]["annotations"][PENDING].as_str();

@@ -297,6 +297,47 @@ fn what_drovers_own_steps_keep_kubevirt_from_is_put_back_however_the_upgrade_end
 }
 
 #[test]
+fn a_node_that_the_script_waits_for_and_its_plan_never_runs_on_is_named_with_what_lets_the_script_go_on() {
+    let mut ground = in_the_services_of_a_stock_release();
+    let mut stray = node("stray");
+    merge(&mut stray, &json!({ "metadata": { "labels": { "harvesterhci.io/managed": null } } }));
+    ground.put(stray);
+    ground.settle();
+    let told = |ground: &Ground| {
+        let waits = ground.last.waits.iter().filter(|wait| wait.subject.name == "stray");
+        let words = |wait: &Wait| (wait.reason, wait.remedy.clone().unwrap_or_default());
+        waits.map(words).collect::<Vec<(Reason, String)>>()
+    };
+    let [(reason, remedy)] = &told(&ground)[..] else { panic!("{:?}", ground.last.waits) };
+    assert_eq!(*reason, Reason::NodeUnmanaged, "the Plan has not said what it wants");
+    assert!(remedy.ends_with("the steps of the release on the system services wait for every Node"), "{remedy}");
+
+    // It runs on all the others.
+    ground.run_plan("skip-restart-rancher-system-agent");
+    let label = format!("plan.upgrade.cattle.io/{U}-skip-restart-rancher-system-agent");
+    ground.change("Node", "", "stray", &json!({ "metadata": { "labels": { label.as_str(): null } } }));
+    ground.settle();
+    let [(reason, remedy)] = &told(&ground)[..] else { panic!("{:?}", ground.last.waits) };
+    assert_eq!(*reason, Reason::NodeUncounted);
+    assert!(remedy.ends_with(&format!("kubectl label node stray {label}=h1")), "{remedy}");
+    assert_eq!(ground.condition("Progressing").1, "NodeUncounted", "nothing holds the upgrade before it");
+    assert_eq!(ground.events("NodeUncounted").len(), 1);
+
+    for counted in [json!({ label.as_str(): "h1" }), json!({ "harvesterhci.io/managed": "true" })] {
+        let mut ground = ground.clone();
+        ground.change("Node", "", "stray", &json!({ "metadata": { "labels": counted } }));
+        ground.settle();
+        let [(reason, remedy)] = &told(&ground)[..] else { panic!("{:?}", ground.last.waits) };
+        assert_eq!(*reason, Reason::NodeUnmanaged, "{counted}");
+        assert!(remedy.ends_with("the upgrade goes on without it"), "{counted}: {remedy}");
+    }
+    ground.finish("apply-manifests");
+    ground.settle();
+    let [(reason, remedy)] = &told(&ground)[..] else { panic!("{:?}", ground.last.waits) };
+    assert_eq!((*reason, remedy.ends_with("the upgrade goes on without it")), (Reason::NodeUnmanaged, true));
+}
+
+#[test]
 fn the_plan_of_a_script_that_has_failed_goes_before_the_next_try_creates_it_again() {
     let mut ground = in_the_services_of_a_stock_release();
     let pod = |name: &str, phase: &str| {

@@ -1,5 +1,6 @@
 //! The system services: charts, add-ons, and what the scripts of Harvester wait for without a word.
 
+use drover_api::harvester::jobs::names::SKIP_RESTART_AGENT;
 use drover_api::harvester::upgrade::states;
 use drover_api::harvester::{CATTLE_NAMESPACE, FLEET_NAMESPACE, NAMESPACE};
 use drover_api::rancher::provisioning_cluster::LOCAL;
@@ -11,10 +12,8 @@ use super::{Asked, Cause, state_of};
 use crate::cluster::longhorn::InstanceManager;
 use crate::cluster::{Cluster, ObjectRef};
 use crate::decision::{Kind, Wait};
-use crate::harvester::{names, remedy_of_pause};
-
-/// A Plan of Harvester's scripts, which is waited for on all nodes of the cluster.
-const SKIP_RESTART: &str = "skip-restart-rancher-system-agent";
+use crate::harvester::release::Steps;
+use crate::harvester::{names, remedy_of_pause, uncounted};
 
 /// A chart or an add-on that is not at its version.
 pub fn not_ready(asked: &Asked<'_>, wait: &Wait) -> Chain {
@@ -36,13 +35,20 @@ pub fn not_ready(asked: &Asked<'_>, wait: &Wait) -> Chain {
     with(asked, wait, below.into_iter().collect())
 }
 
-/// What only Harvester's own controllers and scripts wait for, from the Upgrade down.
+/// What only Harvester's own controllers and scripts wait for, from the Upgrade down. The scripts are the same where Drover drives a stock
+/// release.
 pub fn of_harvester(asked: &Asked<'_>) -> Vec<Chain> {
-    if asked.scene.driver != Driver::Harvester || asked.scene.progress.ended.is_some() {
+    let progress = &asked.scene.progress;
+    let is_harvester = match asked.scene.driver {
+        Driver::Harvester => true,
+        Driver::Drover if progress.steps == Steps::Release && progress.services.is_none() => false,
+        _ => return Vec::new(),
+    };
+    if progress.ended.is_some() {
         return Vec::new();
     }
     let below = match state_of(asked.upgrade) {
-        states::PREPARING_LOGGING_INFRA => {
+        states::PREPARING_LOGGING_INFRA if is_harvester => {
             log::of_upgrade(asked.cluster, &asked.upgrade.metadata.name).into_iter().collect()
         }
         states::UPGRADING_SYSTEM_SERVICES => scripts(asked),
@@ -51,7 +57,7 @@ pub fn of_harvester(asked: &Asked<'_>) -> Vec<Chain> {
     let own = ObjectRef::of(asked.upgrade);
     let first = |statement: &str| Link::proven(own.clone(), statement).as_usual();
     let named = below.into_iter().map(|below| [vec![first("what the upgrade needs is not ready")], below].concat());
-    let vm = asked.scene.repository_vm().and_then(|machine| vm::off(asked.cluster, machine));
+    let vm = asked.scene.repository_vm().filter(|_| is_harvester).and_then(|machine| vm::off(asked.cluster, machine));
     named.chain(vm.map(|below| [vec![first("the release is served by a VM")], below].concat())).collect()
 }
 
@@ -74,10 +80,16 @@ fn scripts(asked: &Asked<'_>) -> Vec<Chain> {
 }
 
 fn of_skip_restart(asked: &Asked<'_>) -> Vec<Chain> {
-    let name = format!("{}-{SKIP_RESTART}", asked.upgrade.metadata.name);
+    let name = names::plan(&asked.upgrade.metadata.name, SKIP_RESTART_AGENT);
     let Some(plan) = asked.cluster.plan(CATTLE_NAMESPACE, &name) else { return Vec::new() };
     let explanation = of_plan::explain_on(asked.cluster, plan, asked.trail);
-    explanation.causes.into_iter().filter(|cause| cause.alarm).map(Cause::into_chain).collect()
+    // Drover's engine names these itself, with what lets the script go on.
+    let told: Vec<ObjectRef> = match asked.scene.driver {
+        Driver::Drover => uncounted(asked.cluster, plan).into_iter().map(ObjectRef::of).collect(),
+        _ => Vec::new(),
+    };
+    let causes = explanation.causes.into_iter().filter(|cause| cause.alarm && !told.contains(&cause.object));
+    causes.map(Cause::into_chain).collect()
 }
 
 fn not_stable(cluster: &Cluster) -> Option<Link> {

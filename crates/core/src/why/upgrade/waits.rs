@@ -15,6 +15,7 @@ use crate::cluster::longhorn::Volume;
 use crate::cluster::{Cluster, Deployment, Job, Node, ObjectRef, condition};
 use crate::decision::{Kind, Reason, Wait};
 use crate::harvester::progress::Step;
+use crate::harvester::release::Steps as ReleaseSteps;
 use crate::harvester::steps::{self, Done, HostDeed, Next, Order};
 use crate::quorum::IS_VOTER;
 
@@ -213,7 +214,7 @@ fn steps_wait_for(asked: &Asked<'_>, job: &Job) -> Vec<Wait> {
         return Vec::new();
     }
     let label = |key: &str| job.metadata.labels.get(key).map(String::as_str).unwrap_or_default();
-    let is_ours = asked.scene.driver == Driver::Drover;
+    let is_ours = asked.scene.driver == Driver::Drover && asked.scene.progress.steps == ReleaseSteps::Drover;
     let kind = match label(jobs::JOB_TYPE) {
         "" if is_ours && label(jobs::COMPONENT) == jobs::components::MANIFEST => steps::Kind::Manifests,
         types::PRE_DRAIN => steps::Kind::PreDrain,
