@@ -50,10 +50,14 @@ pub enum Part {
     /// die so at their own writes; in another one, each of these is refused, or gets no answer.
     CrashesThroughout,
     /// So many runs in which operators die before writes that meet a state of their own, and as many after them; each state has its turn in
-    /// one of them. For scenarios whose crashes are sampled: so every write meets one all the same.
+    /// one of them. For scenarios whose crashes are sampled: so every write meets one all the same. On a side of the writes where a scenario
+    /// leaves out operators that die so often, they are more runs, and in each they die less often.
     CrashesInTurn(u64),
     /// Every other fault at every kind of write that is this scenario's to try.
     Pairs,
+    /// Every fault, crashes included, at a write for each purpose of each engine, where the samples of all scenarios have left it out: what
+    /// is this scenario's to try of that.
+    PairsLeft,
     /// Two crashes, unless the second one meets a state in which it was tried before; of these one in so many.
     DoubleCrashes { every: usize },
     /// So many random schedules with one to three faults each.
@@ -169,18 +173,30 @@ impl Surveyed {
                 all.filter(|fault| !scenario.untried.contains(fault)).map(|fault| Schedule::one(1, fault)).collect()
             }
             Part::CrashesInTurn(of) => {
-                let turns =
-                    [false, true].into_iter().flat_map(|after| (0..of).map(move |part| Turn { after, part, of }));
-                let faults = turns.map(Fault::CrashesInTurn).filter(|fault| !self.scenario().untried.contains(fault));
-                faults.map(|fault| Schedule::one(1, fault)).collect()
+                let turns = [false, true].into_iter().flat_map(|after| {
+                    let of = if self.leaves_crashes_out(after) { of * MORE_TURNS } else { of };
+                    (0..of).map(move |part| Turn { after, part, of })
+                });
+                turns.map(|turn| Schedule::one(1, Fault::CrashesInTurn(turn))).collect()
             }
             Part::Pairs => self.pairs.clone(),
+            Part::PairsLeft => self.left.clone(),
             Part::DoubleCrashes { every } => self.double_crashes(singles, every),
             Part::Random(count) => {
                 let mut dice = Dice::new(self.campaign.seed, Fault::at_every_write(self.scenario()));
                 (0..count).map(|_| dice.schedule(self.calm.writes)).collect()
             }
         }
+    }
+
+    /// Whether operators that die again and again on this side of their writes are too many crashes for what is expected.
+    fn leaves_crashes_out(&self, after_writes: bool) -> bool {
+        self.scenario().untried.iter().any(|fault| match fault {
+            Fault::CrashesBefore => !after_writes,
+            Fault::CrashesAfter => after_writes,
+            Fault::CrashesInTurn(turn) => turn.after == after_writes,
+            _ => false,
+        })
     }
 
     /// Of a large scenario, one in so many.
@@ -261,6 +277,9 @@ impl Surveyed {
         Ok(())
     }
 }
+
+/// So many times as many runs share the crashes of a scenario that bears fewer of them at once.
+const MORE_TURNS: u64 = 4;
 
 /// Real time: what campaigns cost is told, and no run knows of it.
 #[allow(clippy::disallowed_methods, reason = "nothing that is simulated follows from it")]

@@ -26,6 +26,6 @@ mod updates;
 
 pub use campaign::{Campaign, CampaignReport};
 pub use faults::{Fault, Incident, Moment, Schedule};
-pub use record::Violation;
+pub use record::{Saved, Violation};
 pub use run::{Outcome, Stage, Terms, run};
 pub use scenario::{Scenario, ScenarioError};

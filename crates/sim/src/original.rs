@@ -21,7 +21,7 @@ const ACTOR: &str = "original";
 /// Upgrades one node for each Plan, and ends.
 pub async fn act(server: ApiServer) {
     let direct = server.direct(ACTOR);
-    let mut made: Vec<(String, String, String)> = Vec::new();
+    let mut made: Vec<Made> = Vec::new();
     for plan in direct.list::<Plan>().unwrap_or_default() {
         let hash = plan.status.as_ref().map(|status| status.latest_hash.clone()).unwrap_or_default();
         let label = format!("plan.upgrade.cattle.io/{}", plan.name_any());
@@ -39,25 +39,38 @@ pub async fn act(server: ApiServer) {
                 vec![node.labels().get("kubernetes.io/hostname").cloned().unwrap_or_default()];
             // It wrote with a version that may be old by now, and then waits for the next event.
             let _ = direct.update_status(&applying);
-            made.push((job.name_any(), node.name_any(), hash));
+            let namespace = plan.namespace().unwrap_or_default();
+            let cordons = plan.spec.cordon || plan.spec.drain.is_some();
+            made.push(Made { namespace, job: job.name_any(), node: node.name_any(), hash, cordons });
         }
     }
     let clock = server.clock();
     let ends = drover_clock::later(clock.now(), AT_WORK);
     while !made.is_empty() && clock.now() < ends {
         clock.sleep(LOOK).await;
-        made.retain(|(job, node, hash)| !finish(&server, job, node, hash));
+        made.retain(|one| !finish(&server, one));
     }
-    for (job, ..) in made {
+    for Made { namespace, job, .. } in made {
         // Whoever stops the controller clears away what it left.
-        let _ = direct.delete::<Job>(Some(crate::scenario::NAMESPACE), &job, None);
+        let _ = direct.delete::<Job>(Some(&namespace), &job, None);
     }
 }
 
+/// A Job that it has made, where its Plan is.
+struct Made {
+    namespace: String,
+    job: String,
+    node: String,
+    /// What the node is labelled with when the Job is done.
+    hash: String,
+    /// It uncordons then.
+    cordons: bool,
+}
+
 /// True if the Job has ended and its node is given back.
-fn finish(server: &ApiServer, job: &str, node: &str, hash: &str) -> bool {
+fn finish(server: &ApiServer, made: &Made) -> bool {
     let direct = server.direct(ACTOR);
-    let Ok(Some(job)) = direct.get::<Job>(Some(crate::scenario::NAMESPACE), job) else { return true };
+    let Ok(Some(job)) = direct.get::<Job>(Some(&made.namespace), &made.job) else { return true };
     let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let ended =
         conditions.into_iter().find(|condition| condition.status == "True" && condition.type_ != "SuccessCriteriaMet");
@@ -65,12 +78,13 @@ fn finish(server: &ApiServer, job: &str, node: &str, hash: &str) -> bool {
         return false;
     };
     if ended.type_ == "Complete"
-        && let Ok(Some(mut node)) = direct.get::<Node>(None, node)
+        && let Ok(Some(mut node)) = direct.get::<Node>(None, &made.node)
     {
         let plan = job.labels().get("upgrade.cattle.io/plan").cloned().unwrap_or_default();
-        node.labels_mut().insert(format!("plan.upgrade.cattle.io/{plan}"), hash.to_owned());
-        // Only where its Job has cordoned: a Plan that cordons.
-        node.spec.get_or_insert_default().unschedulable = None;
+        node.labels_mut().insert(format!("plan.upgrade.cattle.io/{plan}"), made.hash.clone());
+        if made.cordons {
+            node.spec.get_or_insert_default().unschedulable = None;
+        }
         let _ = direct.update(&node);
     }
     true
@@ -78,13 +92,17 @@ fn finish(server: &ApiServer, job: &str, node: &str, hash: &str) -> bool {
 
 fn job(plan: &Plan, node: &Node, label: &str, hash: &str) -> Job {
     let hostname = node.labels().get("kubernetes.io/hostname").cloned().unwrap_or_default();
-    let labels = json!({
+    let mut labels = json!({
         "upgrade.cattle.io/controller": "system-upgrade-controller",
         "upgrade.cattle.io/plan": plan.name_any(),
         "upgrade.cattle.io/node": node.name_any(),
         "upgrade.cattle.io/version": plan.status.as_ref().map(|status| status.latest_version.as_str()),
         label: hash,
     });
+    for (key, value) in plan.labels().iter().filter(|(key, _)| !key.contains("cattle.io/")) {
+        labels[key] = json!(value);
+    }
+    let upgrade = &plan.spec.upgrade;
     let job = json!({
         "metadata": {
             "name": format!("apply-{}-on-{}-by-the-original", plan.name_any(), node.name_any()),
@@ -108,10 +126,46 @@ fn job(plan: &Plan, node: &Node, label: &str, hash: &str) -> Job {
                         ]}],
                     }}},
                     "tolerations": [{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule" }],
-                    "containers": [{ "name": "upgrade", "image": "rancher/k3s-upgrade" }],
+                    "containers": [{
+                        "name": "upgrade", "image": upgrade.image, "command": upgrade.command, "args": upgrade.args,
+                    }],
                 },
             },
         },
     });
     serde_json::from_value(job).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_clock::Clock;
+    use drover_corral::apiserver::Options;
+    use drover_corral::world::World;
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::scenario::Scenario;
+
+    /// Plans of a Harvester cluster are where Rancher has its own.
+    #[tokio::test(start_paused = true)]
+    async fn a_node_gets_its_result_in_whatever_namespace_the_plan_is() {
+        let namespace = "cattle-system";
+        let mut plan = Scenario::default().plan();
+        plan["metadata"]["namespace"] = json!(namespace);
+        plan["status"] = json!({ "latestVersion": "v1.34.0", "latestHash": "abc" });
+        let home = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
+        let scenario = Scenario { nodes: 1, manifests: vec![home, plan], ..Scenario::default() };
+        let clock = Clock::virtual_from(Timestamp::UNIX_EPOCH);
+        let server =
+            ApiServer::without_own_managers(Options { clock, seed: 1, latency: LOOK / 1000, watch_window: 1000 });
+        scenario.set_up_cluster(&server).unwrap();
+        tokio::spawn(World::run(server.clone(), scenario.world()));
+
+        act(server.clone()).await;
+
+        let node = server.direct("test").get::<Node>(None, "node-1").unwrap().unwrap();
+        assert_eq!(node.labels().get("plan.upgrade.cattle.io/upgrade").map(String::as_str), Some("abc"));
+        let took = clock.now().as_second();
+        assert!((4..20).contains(&took), "it ends with its Job: {took} s");
+    }
 }

@@ -37,8 +37,8 @@ pub struct Record {
     all_pods: bool,
     pub story: Story,
     pub violations: Vec<Violation>,
-    /// The store just before the first violation.
-    pub before: Option<Value>,
+    /// The stores just before the first violation.
+    pub before: Option<Saved>,
     /// What happens is kept, and the store, for the story of a violation.
     tells: bool,
     /// All objects as they are stored.
@@ -56,10 +56,19 @@ pub struct Record {
     met: UnboundedSender<Fault>,
 }
 
+/// What is stored, in lists that `drover corral --load` serves.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Saved {
+    /// In the cluster where the operators run.
+    pub own: Value,
+    /// In guest clusters, by namespace and name of their Clusters.
+    pub guests: BTreeMap<(String, String), Value>,
+}
+
 /// Whose object it is (nothing, or the guest cluster), its group, kind, namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    cluster: String,
+    cluster: Option<(String, String)>,
     group: String,
     kind: String,
     namespace: String,
@@ -67,10 +76,10 @@ struct Key {
 }
 
 impl Key {
-    fn of(cluster: &str, commit: &Commit<'_>) -> Self {
+    fn of(cluster: Option<&(String, String)>, commit: &Commit<'_>) -> Self {
         let (group, kind) = (commit.resource.group.clone(), commit.resource.kind.clone());
         let (namespace, name) = (commit.namespace.to_owned(), commit.name.to_owned());
-        Key { cluster: cluster.to_owned(), group, kind, namespace, name }
+        Key { cluster: cluster.cloned(), group, kind, namespace, name }
     }
 }
 
@@ -108,7 +117,8 @@ impl Record {
     pub fn see(&mut self, commit: &Commit<'_>) {
         self.commits += 1;
         let (kind, namespace, name) = (commit.resource.kind.as_str(), commit.namespace, commit.name);
-        let stored_before = self.keep(commit);
+        let key = Key::of(None, commit);
+        let stored_before = self.keep(&key, commit);
         if kind == "Lease" {
             return;
         }
@@ -117,7 +127,6 @@ impl Record {
             return;
         }
         let after = commit.object.cloned();
-        let key = Key::of("", commit);
         // What was told is no part of the state.
         if kind != "Event" {
             self.count_state(&key, after.as_deref());
@@ -133,39 +142,31 @@ impl Record {
             // The run may be over.
             let _ = self.met.send(fault);
         }
-        let violations = self.checker.take_violations();
-        if !violations.is_empty() && self.before.is_none() && self.tells {
-            self.before = Some(self.saved(&key, stored_before));
-        }
-        for sentence in violations {
-            self.note(commit.at, sentence);
-        }
+        self.note_violations(&key, stored_before, commit.at);
     }
 
     /// For the story; gives back the object as it was.
-    fn keep(&mut self, commit: &Commit<'_>) -> Option<Bytes> {
+    fn keep(&mut self, key: &Key, commit: &Commit<'_>) -> Option<Bytes> {
         if !self.tells {
             return None;
         }
         self.story.commit(commit);
-        let key = Key::of("", commit);
         match commit.after {
-            Some(after) => self.stored.insert(key, after.clone()),
-            None => self.stored.remove(&key),
+            Some(after) => self.stored.insert(key.clone(), after.clone()),
+            None => self.stored.remove(key),
         }
     }
 
     /// The same of a guest cluster.
     pub fn see_guest(&mut self, cluster: &(String, String), commit: &Commit<'_>) {
-        if self.tells {
-            self.story.commit(commit);
-        }
+        let key = Key::of(Some(cluster), commit);
+        let stored_before = self.keep(&key, commit);
         self.commits += 1;
         self.changes += 1;
         let (kind, namespace, name) = (commit.resource.kind.as_str(), commit.namespace, commit.name);
         let after = commit.object.cloned();
         if kind != "Event" {
-            self.count_state(&Key::of(&format!("{}/{}", cluster.0, cluster.1), commit), after.as_deref());
+            self.count_state(&key, after.as_deref());
         }
         let guest = self.guests.entry(cluster.clone()).or_default();
         let before = guest.put((&commit.resource.group, kind), namespace, name, after.clone());
@@ -173,12 +174,18 @@ impl Record {
         let (at, actor, evicted) = (commit.at, commit.actor, commit.verb == Verb::Evict);
         let change = Change { at, actor, evicted, kind, namespace, name, before: before.as_deref(), after };
         self.checker.see_guest(cluster, guest, &change);
+        self.note_violations(&key, stored_before, commit.at);
+    }
+
+    /// What the last commit has broken; the object was so before.
+    fn note_violations(&mut self, key: &Key, stored_before: Option<Bytes>, at: Timestamp) {
         let violations = self.checker.take_violations();
-        if !violations.is_empty() {
-            self.save_now();
+        if !violations.is_empty() && self.before.is_none() && self.tells {
+            let others = self.stored.iter().filter(|(other, _)| *other != key);
+            self.before = Some(Saved::of(others.chain(stored_before.as_ref().map(|bytes| (key, bytes)))));
         }
         for sentence in violations {
-            self.note(commit.at, sentence);
+            self.note(at, sentence);
         }
     }
 
@@ -196,14 +203,8 @@ impl Record {
     /// Keeps the store as it is, unless an earlier violation did.
     pub fn save_now(&mut self) {
         if self.before.is_none() && self.tells {
-            self.before = Some(list(self.stored.values()));
+            self.before = Some(Saved::of(self.stored.iter()));
         }
-    }
-
-    /// The store with one object as it was before.
-    fn saved(&self, key: &Key, before: Option<Bytes>) -> Value {
-        let others = self.stored.iter().filter(|(other, _)| *other != key).map(|(_, bytes)| bytes);
-        list(others.chain(before.as_ref()))
     }
 
     /// The state of the store is the sum of what its objects mean.
@@ -211,7 +212,9 @@ impl Record {
         let before = match after {
             Some(after) => {
                 let mut hasher = DefaultHasher::new();
-                [&key.cluster, &key.group, &key.kind].iter().for_each(|part| hasher.write(part.as_bytes()));
+                let cluster =
+                    key.cluster.as_ref().map_or(String::new(), |(namespace, name)| format!("{namespace}/{name}"));
+                [&cluster, &key.group, &key.kind].iter().for_each(|part| hasher.write(part.as_bytes()));
                 // The names of pods are drawn by lot.
                 if key.kind != "Pod" {
                     hasher.write(key.name.as_bytes());
@@ -239,9 +242,17 @@ impl Record {
     }
 }
 
-fn list<'a>(objects: impl Iterator<Item = &'a Bytes>) -> Value {
-    let items: Vec<Value> = objects.filter_map(|bytes| serde_json::from_slice(bytes).ok()).collect();
-    json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": items })
+impl Saved {
+    fn of<'a>(objects: impl Iterator<Item = (&'a Key, &'a Bytes)>) -> Self {
+        let mut items: BTreeMap<Option<(String, String)>, Vec<Value>> = BTreeMap::new();
+        for (key, bytes) in objects {
+            items.entry(key.cluster.clone()).or_default().extend(serde_json::from_slice(bytes));
+        }
+        let list = |items: Vec<Value>| json!({ "apiVersion": "v1", "kind": "List", "metadata": {}, "items": items });
+        let own = list(items.remove(&None).unwrap_or_default());
+        let guests = items.into_iter().filter_map(|(cluster, items)| Some((cluster?, list(items)))).collect();
+        Saved { own, guests }
+    }
 }
 
 /// Pods that belong to no Job and stay are many, and no upgrade looks at them one by one.

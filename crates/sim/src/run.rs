@@ -10,7 +10,6 @@ use drover_corral::world::World;
 use drover_operator::Report;
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
@@ -20,7 +19,7 @@ use crate::guests::{self, Servers};
 use crate::invariants::{Leave, ends, standstill};
 use crate::known::Known;
 use crate::programs;
-use crate::record::{Record, Violation};
+use crate::record::{Record, Saved, Violation};
 use crate::sabotage::Sabotage;
 use crate::scenario::Scenario;
 use crate::shift::{Ears, Shift};
@@ -72,9 +71,12 @@ pub struct Outcome {
     pub purposes: BTreeMap<String, usize>,
     #[serde(skip)]
     pub reasons: BTreeMap<String, usize>,
-    /// The store just before the first violation, for `drover corral --load`.
+    /// The stores just before the first violation, for `drover corral --load`.
     #[serde(skip)]
-    pub before: Option<Value>,
+    pub before: Option<Saved>,
+    /// What of the schedule was to happen at a write that was never made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missed: Vec<Incident>,
 }
 
 impl Outcome {
@@ -374,6 +376,8 @@ impl Stage {
         let (ended, writes) = lock(&self.ended).unwrap_or_else(so_far);
         let (purposes, reasons) = self.gate.tallies();
         let digest = self.server.digest();
+        let mut missed = self.gate.still_to_come();
+        missed.retain(|incident| self.terms.schedule.faults.contains(incident));
         let mut record = lock(&self.record);
         if !record.violations.is_empty() {
             record.save_now();
@@ -392,6 +396,7 @@ impl Stage {
             purposes,
             reasons,
             before: record.before.take(),
+            missed,
         }
     }
 

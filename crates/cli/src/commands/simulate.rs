@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use drover_sim::campaign::{Part, all_purposes, all_reasons, not_reached, run_all, survey};
-use drover_sim::{Campaign, CampaignReport, Outcome, Scenario, Schedule, Terms};
+use drover_sim::{Campaign, CampaignReport, Outcome, Saved, Scenario, Schedule, Terms};
 use indicatif::{MultiProgress, ProgressBar, ProgressFinish, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -36,8 +36,8 @@ pub struct SimulateArgs {
     /// The scenario to run: a file, or a built-in one [default: all that are built in]
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
-    /// Run this many random schedules of each scenario, instead of every fault at every write
-    #[arg(long, value_name = "N", conflicts_with = "seed")]
+    /// Run this many random schedules of each scenario, instead of every fault at every write; with --seed others
+    #[arg(long, value_name = "N")]
     seeds: Option<usize>,
     /// Of all schedules of a campaign, try one in N only
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seed", value_parser = clap::value_parser!(u32).range(1..))]
@@ -45,11 +45,11 @@ pub struct SimulateArgs {
     /// Try all schedules of the scenarios that say how many of theirs are enough, too: of every scenario that takes hours
     #[arg(long, conflicts_with = "seed")]
     whole: bool,
-    /// Run once, with this seed, and without faults but those of the scenario
+    /// Run once, with this seed, and without faults but those of the scenario; with --seeds: where the random schedules begin
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
     /// With --seed: faults beside those of the scenario, as a story tells them
-    #[arg(long, value_name = "JSON", requires = "seed", value_parser = faults)]
+    #[arg(long, value_name = "JSON", requires = "seed", conflicts_with = "seeds", value_parser = faults)]
     faults: Option<Schedule>,
     /// Write the trace to this file, one line an event: of the one run, or of the first that went wrong
     #[arg(long, value_name = "FILE")]
@@ -65,9 +65,9 @@ fn faults(text: &str) -> Result<Schedule, String> {
 
 pub fn run(args: &SimulateArgs, format: Option<Format>) -> anyhow::Result<()> {
     logging::start("off", None)?;
-    match args.seed {
-        Some(seed) => run_once(args, &scenarios::find(args.scenario.as_deref())?, seed, format),
-        None => run_campaigns(args, format),
+    match (args.seed, args.seeds) {
+        (Some(seed), None) => run_once(args, &scenarios::find(args.scenario.as_deref())?, seed, format),
+        (seed, _) => run_campaigns(args, seed.unwrap_or(SEED), format),
     }
 }
 
@@ -100,7 +100,7 @@ fn run_once(args: &SimulateArgs, scenario: &Scenario, seed: u64, format: Option<
     }
 }
 
-fn run_campaigns(args: &SimulateArgs, format: Option<Format>) -> anyhow::Result<()> {
+fn run_campaigns(args: &SimulateArgs, seed: u64, format: Option<Format>) -> anyhow::Result<()> {
     let mut all = match &args.scenario {
         Some(path) => vec![scenarios::find(Some(path))?],
         None => scenarios::built_in()?,
@@ -110,7 +110,7 @@ fn run_campaigns(args: &SimulateArgs, format: Option<Format>) -> anyhow::Result<
     }
     let is_text = matches!(format, None | Some(Format::Table));
     let campaigns =
-        all.into_iter().map(|scenario| Campaign { every: args.every as usize, ..Campaign::new(scenario, SEED) });
+        all.into_iter().map(|scenario| Campaign { every: args.every as usize, ..Campaign::new(scenario, seed) });
     let bars = MultiProgress::new();
     let progress = |scenario: &Scenario| -> Box<dyn Fn(usize, usize) + Sync> {
         let bar = progress_bar(&bars, &scenario.name);
@@ -156,7 +156,11 @@ fn parts(args: &SimulateArgs, scenario: &Scenario) -> Vec<Part> {
             let doubles = Part::DoubleCrashes { every };
             let in_turn = scenario.sampled.is_some_and(|sampled| sampled < FEW);
             let turns = Part::CrashesInTurn(if in_turn { TURNS } else { 0 });
-            vec![Part::Crashes, Part::CrashesThroughout, turns, Part::Pairs, doubles, Part::Random(random)]
+            let mut parts = vec![Part::Crashes, Part::CrashesThroughout, turns, Part::Pairs];
+            // What no scenario has tried is a question to all of them.
+            parts.extend(args.scenario.is_none().then_some(Part::PairsLeft));
+            parts.extend([doubles, Part::Random(random)]);
+            parts
         }
     }
 }
@@ -179,9 +183,17 @@ fn write_trace(args: &SimulateArgs, trace: &[String]) -> anyhow::Result<()> {
     write_file(path, &text, "trace")
 }
 
-fn write_store(args: &SimulateArgs, store: Option<&Value>) -> anyhow::Result<()> {
-    let (Some(path), Some(store)) = (&args.store, store) else { return Ok(()) };
-    write_file(path, &store.to_string(), "store")
+/// Each guest cluster has a file of its own beside it: `store.json`, `store-NAMESPACE-NAME.json`.
+fn write_store(args: &SimulateArgs, stores: Option<&Saved>) -> anyhow::Result<()> {
+    let (Some(path), Some(stores)) = (&args.store, stores) else { return Ok(()) };
+    write_file(path, &stores.own.to_string(), "store")?;
+    for ((namespace, name), store) in &stores.guests {
+        let mut file = path.file_stem().unwrap_or_default().to_os_string();
+        file.push(format!("-{namespace}-{name}"));
+        let beside = path.with_file_name(file).with_extension(path.extension().unwrap_or_default());
+        write_file(&beside, &store.to_string(), "store of a guest cluster")?;
+    }
+    Ok(())
 }
 
 fn write_file(path: &Path, text: &str, what: &str) -> anyhow::Result<()> {
@@ -193,6 +205,7 @@ fn outcome_as_json(scenario: &Scenario, outcome: &Outcome) -> Value {
         "scenario": scenario.name,
         "seed": outcome.seed,
         "violations": outcome.violations,
+        "missed": outcome.missed,
         "writes": outcome.writes,
         "virtualSeconds": outcome.virtual_seconds,
         "digest": outcome.digest,
@@ -203,13 +216,16 @@ fn outcome_as_json(scenario: &Scenario, outcome: &Outcome) -> Value {
 
 fn outcome_as_text(scenario: &Scenario, schedule: &Schedule, outcome: &Outcome, trace: &[String]) -> String {
     let mut text = format!("{}: {}\n\n", scenario.name, scenarios::about(scenario));
-    text.push_str(&facts(&[
+    let mut all = vec![
         ("seed", outcome.seed.to_string()),
         ("virtual time", format!("{:.1} s", outcome.virtual_seconds)),
         ("writes", outcome.writes.to_string()),
         ("digest of the end", outcome.digest.chars().take(16).collect()),
         ("violations", or_none(outcome.violations.len())),
-    ]));
+    ];
+    // Whoever asks for a fault is not to believe that nothing came of it.
+    all.extend(outcome.missed.iter().map(|incident| ("never happened", incident.to_string())));
+    text.push_str(&facts(&all));
     text.push_str(&reached(&outcome.purposes, &outcome.reasons));
     if !outcome.violations.is_empty() {
         text.push_str(&story::tell(scenario, schedule, outcome, trace));

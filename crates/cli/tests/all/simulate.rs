@@ -23,6 +23,22 @@ fn random_schedules_are_counted_beside_the_run_without_faults() {
     assert!(report["reasons"]["ConcurrencyReached"].is_u64(), "{report:#}");
 }
 
+#[test]
+fn another_seed_draws_other_random_schedules() {
+    let schedules = |more: &[&str]| -> Value {
+        let arguments = [&["--scenario", "three-nodes", "--seeds", "3", "-o", "json"], more].concat();
+        let output = simulate(&arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        let mut report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        report["seconds"].take();
+        report
+    };
+    let (first, second) = (schedules(&[]), schedules(&["--seed", "2"]));
+    assert_eq!(first, schedules(&["--seed", "1"]), "which is the one that it begins with by itself");
+    assert_eq!(second["schedules"], 4);
+    assert_ne!(first["purposes"], second["purposes"]);
+}
+
 /// A Plan that may take no node at once is not valid, so the upgrade never ends: something must be said about it.
 #[test]
 fn a_violation_is_told_as_a_story_and_an_exit_code() {
@@ -93,4 +109,9 @@ fn a_campaign_tells_the_smallest_schedule_that_fails_and_keeps_trace_and_store()
     let faults = r#"[{"at":{"write":1},"what":"planTouched"}]"#;
     let again = simulate(&["--scenario", scenario, "--seed", "1", "--faults", faults]);
     assert_eq!(again.status.code(), Some(1), "what the story says to see it again with");
+
+    let late = r#"[{"at":{"write":9999},"what":"planTouched"}]"#;
+    let never = simulate(&["--scenario", scenario, "--seed", "1", "--faults", late]);
+    let told = String::from_utf8(never.stdout).unwrap();
+    assert!(told.contains("never happened") && told.contains("write 9999: somebody touches"), "{told}");
 }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::faults::Schedule;
+use crate::record::Saved;
 use crate::run::Outcome;
 use crate::scenario::Scenario;
 
@@ -41,9 +41,9 @@ pub struct Failure {
     pub outcome: Outcome,
     /// One line an event.
     pub trace: Vec<String>,
-    /// The store just before, for `drover corral --load`.
+    /// The stores just before, for `drover corral --load`.
     #[serde(skip)]
-    pub before: Option<Value>,
+    pub before: Option<Saved>,
 }
 
 /// All that is needed to run a failure again: a line in a file of regressions.

@@ -130,6 +130,7 @@ mod tests {
                 purposes: Default::default(),
                 reasons: Default::default(),
                 before: None,
+                missed: Vec::new(),
             }))
         };
         let (smallest, _) = shrink(&schedule, fails).unwrap().unwrap();

@@ -16,6 +16,7 @@ use super::lot::{draw, is_drawn};
 use super::report::CampaignReport;
 use crate::faults::{Fault, Schedule};
 use crate::run::Outcome;
+use crate::scenario::Scenario;
 
 /// The run without faults, that all others are measured by.
 #[derive(Debug)]
@@ -70,6 +71,8 @@ pub struct Surveyed {
     pub(super) calm: Calm,
     /// Every fault but crashes, at the writes where this scenario tries it.
     pub(super) pairs: Vec<Schedule>,
+    /// Every fault, at a write for a purpose for which no sample has it.
+    pub(super) left: Vec<Schedule>,
     /// Of the run without faults, so far.
     pub(super) report: CampaignReport,
 }
@@ -90,15 +93,18 @@ pub fn survey(campaigns: Vec<Campaign>) -> Result<Vec<Surveyed>, std::io::Error>
     let mut outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
     outcomes.sort_by_key(|(index, _)| *index);
     let calm: Vec<Calm> = outcomes.iter().map(|(_, outcome)| Calm::of(outcome)).collect();
-    let pairs =
-        share_out(&campaigns.iter().zip(&calm).map(|(campaign, calm)| Place::of(campaign, calm)).collect::<Vec<_>>());
-    let parts = campaigns.into_iter().zip(outcomes).zip(calm.into_iter().zip(pairs));
-    let surveyed = parts.map(|((campaign, (_, outcome)), (calm, pairs))| {
+    let places: Vec<Place<'_>> =
+        campaigns.iter().zip(&calm).map(|(campaign, calm)| Place::of(campaign, calm)).collect();
+    let pairs = share_out(&places);
+    let left = share_what_is_left(&places, &pairs);
+    let parts = campaigns.into_iter().zip(outcomes).zip(calm.into_iter().zip(pairs.into_iter().zip(left)));
+    let surveyed = parts.map(|((campaign, (_, outcome)), (calm, (pairs, left)))| {
         let mut report = CampaignReport::of(&campaign.scenario.name);
         (report.writes, report.fresh) = (outcome.writes, calm.fresh.len());
         report.count(&campaign.scenario, &Schedule::default(), outcome);
-        let pairs = pairs.into_iter().map(|(write, fault)| Schedule::one(write, fault)).collect();
-        Surveyed { campaign, calm, pairs, report }
+        let [pairs, left] =
+            [pairs, left].map(|shares| shares.into_iter().map(|(write, fault)| Schedule::one(write, fault)).collect());
+        Surveyed { campaign, calm, pairs, left, report }
     });
     Ok(surveyed.collect())
 }
@@ -106,8 +112,11 @@ pub fn survey(campaigns: Vec<Campaign>) -> Result<Vec<Surveyed>, std::io::Error>
 /// Where faults can be tried.
 struct Place<'a> {
     name: &'a str,
+    engine: Engine,
     telling: &'a [(usize, Kind)],
     faults: Vec<Fault>,
+    /// Those that have a part of their own.
+    crashes: Vec<Fault>,
     cost: usize,
     /// Of all that it could try, one in so many.
     sampled: usize,
@@ -116,10 +125,34 @@ struct Place<'a> {
 impl<'a> Place<'a> {
     fn of(campaign: &'a Campaign, calm: &'a Calm) -> Self {
         let scenario = &campaign.scenario;
-        let mut faults = Fault::at_every_write(scenario);
-        faults.retain(|fault| !matches!(fault, Fault::CrashBefore | Fault::CrashAfter));
-        let sampled = scenario.sampled.unwrap_or(1);
-        Place { name: &scenario.name, telling: &calm.telling, faults, cost: calm.commits, sampled }
+        let is_crash = |fault: &Fault| matches!(fault, Fault::CrashBefore | Fault::CrashAfter);
+        let (crashes, faults) = Fault::at_every_write(scenario).into_iter().partition(is_crash);
+        let (name, engine) = (&scenario.name, Engine::of(scenario));
+        let (telling, cost, sampled) = (&calm.telling, calm.commits, scenario.sampled.unwrap_or(1));
+        Place { name, engine, telling, faults, crashes, cost, sampled }
+    }
+}
+
+/// Who writes. Purposes of some are called alike, such as that of the Lease; those of a planner are called its own wherever it is at work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Engine {
+    Plans,
+    Upgrades,
+    TanzuKubernetesClusters,
+    /// That keeps Clusters of Cluster API.
+    Clusters,
+    ControlPlanes,
+}
+
+impl Engine {
+    fn of(scenario: &Scenario) -> Self {
+        match () {
+            () if scenario.tanzu().is_some() => Engine::TanzuKubernetesClusters,
+            () if scenario.leaves_clusters() => Engine::Clusters,
+            () if scenario.guest.is_some() => Engine::ControlPlanes,
+            () if scenario.upgrade().is_some() => Engine::Upgrades,
+            () => Engine::Plans,
+        }
     }
 }
 
@@ -153,6 +186,39 @@ fn share_out(places: &[Place<'_>]) -> Vec<Vec<(usize, Fault)>> {
     shares
 }
 
+/// What each place tries beyond its share, so that every fault is tried at a write for every purpose of every engine: the cheapest that
+/// can does it, however small its sample is.
+fn share_what_is_left(places: &[Place<'_>], shares: &[Vec<(usize, Fault)>]) -> Vec<Vec<(usize, Fault)>> {
+    let mut tried = BTreeSet::new();
+    for (place, share) in places.iter().zip(shares) {
+        let purposes: BTreeMap<usize, &str> =
+            place.telling.iter().map(|(write, (_, purpose))| (*write, purpose.as_str())).collect();
+        let of_share = share.iter().filter_map(|(write, fault)| Some((fault, *purposes.get(write)?)));
+        // Where nothing is sampled, operators die at every write.
+        let crashes = place.crashes.iter().filter(|_| place.sampled == 1);
+        let of_crashes = crashes.flat_map(|fault| purposes.values().map(move |purpose| (fault, *purpose)));
+        tried.extend(of_share.chain(of_crashes).map(|(fault, purpose)| (place.engine, fault.to_string(), purpose)));
+    }
+    let mut cheapest_first: Vec<usize> = (0..places.len()).collect();
+    cheapest_first.sort_by_key(|index| places[*index].cost);
+    let mut left = vec![Vec::new(); places.len()];
+    for index in cheapest_first {
+        let place = &places[index];
+        let purposes: BTreeSet<&str> = place.telling.iter().map(|(_, (_, purpose))| purpose.as_str()).collect();
+        for fault in place.crashes.iter().chain(&place.faults) {
+            let name = fault.to_string();
+            for purpose in &purposes {
+                if tried.insert((place.engine, name.clone(), purpose)) {
+                    let such = place.telling.iter().filter(|(_, (_, other))| other == purpose);
+                    let write = draw(such, |(_, kind)| (place.name, &name, kind));
+                    left[index].extend(write.map(|(write, _)| (*write, fault.clone())));
+                }
+            }
+        }
+    }
+    left
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,7 +228,8 @@ mod tests {
     }
 
     fn place<'a>(name: &'a str, telling: &'a [(usize, Kind)], faults: &[Fault], cost: usize) -> Place<'a> {
-        Place { name, telling, faults: faults.to_vec(), cost, sampled: 1 }
+        let (engine, crashes) = (Engine::Plans, vec![Fault::CrashAfter]);
+        Place { name, engine, telling, faults: faults.to_vec(), crashes, cost, sampled: 1 }
     }
 
     const FAULTS: [Fault; 2] = [Fault::LostAfter, Fault::Reboot];
@@ -191,6 +258,31 @@ mod tests {
         let shares = share_out(&[place("one", &telling, &FAULTS, 1), place("other", &telling, &FAULTS, 2)]);
         let faults: Vec<&Fault> = shares[1].iter().map(|(_, fault)| fault).collect();
         assert_eq!(faults, [&Fault::LostAfter, &Fault::Reboot]);
+    }
+
+    #[test]
+    fn what_samples_leave_out_is_tried_once_for_each_purpose_of_each_engine_by_the_cheapest_that_can() {
+        let [lease, take, again] = [kind("", "Election"), kind("", "TakeNode"), kind("Announce", "TakeNode")];
+        let (own, others) = ([(1, lease.clone()), (2, take.clone()), (7, again)], [(1, lease), (4, take)]);
+        let large = |name, cost| Place { sampled: usize::MAX, ..place(name, &own, &FAULTS, cost) };
+        let whole = Place { engine: Engine::Plans, ..place("plans", &others, &FAULTS, 10) };
+        let [dear, cheap] = [("dear", 90), ("cheap", 40)].map(|(name, cost)| large(name, cost));
+        let planner = Place { engine: Engine::Upgrades, ..large("upgrade", 500) };
+        let places = [dear, cheap, whole, planner];
+
+        let left = share_what_is_left(&places, &share_out(&places));
+
+        assert_eq!(left[..3], [vec![], vec![], vec![]], "Plans are whole already");
+        let of_upgrades: Vec<(&str, &Fault)> =
+            left[3].iter().map(|(write, fault)| (if *write == 1 { "Election" } else { "TakeNode" }, fault)).collect();
+        let each = |fault| [("Election", fault), ("TakeNode", fault)];
+        assert_eq!(
+            of_upgrades,
+            [Fault::CrashAfter, Fault::LostAfter, Fault::Reboot].iter().flat_map(each).collect::<Vec<_>>()
+        );
+
+        let alone = share_what_is_left(&places[..2], &share_out(&places[..2]));
+        assert_eq!((alone[0].len(), alone[1].len()), (0, 6), "the cheapest: {alone:?}");
     }
 
     #[test]

@@ -264,6 +264,11 @@ impl Gate {
         self.shared().writes
     }
 
+    /// What is to happen at a write that has not been made so far.
+    pub fn still_to_come(&self) -> Vec<Incident> {
+        self.shared().incidents.clone()
+    }
+
     /// Until when what went wrong goes on; the past if all of it is over.
     pub fn troubled_until(&self) -> Timestamp {
         self.shared().troubled_until

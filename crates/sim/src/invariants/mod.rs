@@ -74,11 +74,7 @@ impl Leave {
                 | Fault::WatchesLag
                 | Fault::KindLags(_)
                 | Fault::ServerAway
-                | Fault::Forbidden
-                | Fault::LostBefore
-                | Fault::LostAfter
-                | Fault::StaleLists
-                | Fault::LandsAfter(_) => leave.late = true,
+                | Fault::StaleLists => leave.late = true,
                 fault if !fault.is_done_to_a_write() && *fault != Fault::SecondLeader => leave.meddled = true,
                 _ => {}
             }

@@ -22,6 +22,7 @@ fn what_went_wrong_once_goes_right_now() {
         let calm = Some(Duration::from_secs_f64(calm.virtual_seconds));
         let outcome = run(scenario, &Terms { calm, ..Terms::of(faults.clone(), seed) }).unwrap();
         assert_eq!(outcome.violations, [], "{line}\n{}", outcome.trace().join("\n"));
+        assert_eq!(outcome.missed, [], "this never happens: find its moment anew");
         let faults = faults.by_purpose(&outcome.at_writes);
         let told = Regression { scenario: scenario.name.clone(), seed, faults };
         lines.extend([serde_json::to_string(&told).unwrap().as_str(), "\n"]);

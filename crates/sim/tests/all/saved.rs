@@ -25,7 +25,7 @@ fn what_was_there_before_a_node_was_taken_wrongly_is_loaded_to_the_letter() {
     let scenario = Scenario { nodes: 1, ..Scenario::default() };
     let outcome = run(&scenario, &Terms { sabotage, ..Terms::calm(1) }).unwrap();
     assert!(outcome.violations[0].sentence.contains("node-1"), "{:?}", outcome.violations[0]);
-    let saved = outcome.before.unwrap();
+    let saved = outcome.before.unwrap().own;
 
     let options = Options { clock: Clock::real(), seed: 2, latency: Duration::ZERO, watch_window: 100 };
     let server = ApiServer::new(options);
@@ -39,4 +39,24 @@ fn what_was_there_before_a_node_was_taken_wrongly_is_loaded_to_the_letter() {
     assert!(claims.as_str().unwrap().contains("node-1"), "it is claimed: {claims}");
     let labels = &saved["Node//node-1"]["metadata"]["labels"];
     assert!(labels.get("drover.dev/claim").is_none(), "and not taken yet: {labels}");
+}
+
+#[test]
+fn what_was_in_a_guest_cluster_is_saved_as_it_was_before_a_write_there_broke_something() {
+    let scenarios = drover_sim::scenario::built_in().unwrap();
+    let scenario = scenarios.iter().find(|scenario| scenario.name == "guest-tkc-addons").unwrap();
+    let outcome = run(scenario, &Terms { sabotage: Some(Sabotage::AddonReplacesPods), ..Terms::calm(1) }).unwrap();
+    let saved = outcome.before.unwrap();
+
+    let guests: Vec<&(String, String)> = saved.guests.keys().collect();
+    assert_eq!(guests, [&("default".to_owned(), "my-tkc".to_owned())]);
+    let guest = objects(&saved.guests[guests[0]]);
+    let own = objects(&saved.own);
+    assert!(own.contains_key("TanzuKubernetesCluster/default/my-tkc"), "{:?}", own.keys());
+    assert!(!guest.contains_key("TanzuKubernetesCluster/default/my-tkc"), "each has its own");
+    let broken = outcome.violations[0].sentence.split(' ').next().unwrap();
+    assert!(broken.starts_with("DaemonSet/kube-system/"), "{broken}");
+    let strategy = guest.get(broken).map(|there| &there["spec"]["updateStrategy"]["type"]);
+    assert_ne!(strategy.and_then(Value::as_str), Some("RollingUpdate"), "that is what the next write made of it");
+    assert!(guest.contains_key("Node//my-tkc-control-plane-1"), "{:?}", guest.keys());
 }
