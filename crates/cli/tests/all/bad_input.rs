@@ -89,7 +89,7 @@ fn what_was_called_wrongly_has_an_exit_code_of_its_own() {
         &["demo", "--speed", "max", "--listen", "127.0.0.1:0"],
         &["operator", "--controllers", "logs"],
         &["operator", "-o", "yaml"],
-        &["simulate", "--seed", "1", "--seeds", "2"],
+        &["simulate", "--seed", "1", "--seeds", "2", "--faults", "[]"],
         &["unheard"],
     ] {
         let output = run(arguments);
