@@ -95,6 +95,7 @@ const OF_GUESTS: &[&str] = &[
     "POST kubeadmconfigtemplates",
     "POST machinedeployments",
     "POST machines",
+    "POST namespaces",
     "POST pods",
     "POST rolebindings",
     "POST roles",

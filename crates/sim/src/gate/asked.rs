@@ -42,12 +42,13 @@ impl Asked {
         };
         // The version.
         let mut parts = parts.skip(1).peekable();
-        let namespace = match parts.next_if_eq(&"namespaces") {
-            Some(_) => parts.next().unwrap_or_default().to_owned(),
-            None => String::new(),
-        };
+        let of_namespaces = parts.next_if_eq(&"namespaces");
         let mut next = || parts.next().unwrap_or_default().to_owned();
-        let (plural, mut name, subresource) = (next(), next(), next());
+        let mut namespace = if of_namespaces.is_some() { next() } else { String::new() };
+        let (mut plural, mut name, subresource) = (next(), next(), next());
+        if let (Some(namespaces), true) = (of_namespaces, plural.is_empty()) {
+            (plural, name) = (namespaces.to_owned(), std::mem::take(&mut namespace));
+        }
         if head.method == Method::POST && name.is_empty() {
             name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::requests::{CLAIM, CLAIMS, change_claims, without_guard};
+use super::requests::{CLAIM, CLAIMS, change_claims, set_epoch_back, without_guard};
 use super::{Sabotage, Verdict, pretend_written};
 use crate::gate::Asked;
 
@@ -19,9 +19,7 @@ const CULPRIT: &str = "operator-1";
 pub(super) fn rewrite(sabotage: Sabotage, purpose: &str, asked: &mut Asked, server: &ApiServer) -> Verdict {
     match (sabotage, purpose) {
         (Sabotage::PlannerTakesUnguarded, "PlannerTakeNode") => without_guard(asked),
-        (Sabotage::PlannerKeepsEpoch, "PlannerRaiseEpoch") => {
-            change_claims(asked, |claims| claims["epoch"] = json!(claims["epoch"].as_u64().unwrap_or(1) - 1))
-        }
+        (Sabotage::PlannerKeepsEpoch, "PlannerRaiseEpoch") => change_claims(asked, set_epoch_back),
         (Sabotage::PlannerClaimsNotWritten, "PlannerClaimNodes") => pretend_written(asked, server),
         (Sabotage::PlannerClaimEndedEarly, "PlannerDeliverPlan") => {
             end_claims(server);

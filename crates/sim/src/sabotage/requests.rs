@@ -41,9 +41,7 @@ pub(super) fn rewrite(sabotage: Sabotage, purpose: &str, asked: &mut Asked, serv
             uncordon_claimed(server);
             Verdict::Pass
         }
-        (Sabotage::ClaimsAtStaleEpoch, "ClaimNodes") => {
-            change_claims(asked, |claims| claims["epoch"] = json!(claims["epoch"].as_u64().unwrap_or(1) - 1))
-        }
+        (Sabotage::ClaimsAtStaleEpoch, "ClaimNodes") => change_claims(asked, set_epoch_back),
         (Sabotage::ForeignCordonLifted, "ReleaseNode") => {
             asked.body["spec"] = json!({ "unschedulable": null });
             Verdict::Changed
@@ -65,9 +63,7 @@ pub(super) fn rewrite(sabotage: Sabotage, purpose: &str, asked: &mut Asked, serv
             }
             Verdict::Changed
         }
-        (Sabotage::EpochNotRaised, "RaiseEpoch") => {
-            change_claims(asked, |claims| claims["epoch"] = json!(claims["epoch"].as_u64().unwrap_or(1) - 1))
-        }
+        (Sabotage::EpochNotRaised, "RaiseEpoch") => change_claims(asked, set_epoch_back),
         (Sabotage::HolderNotNoted, "RaiseEpoch") => change_claims(asked, |claims| claims["holder"] = json!("nobody")),
         (Sabotage::ClaimsNotWritten, "ClaimNodes") => pretend_patched::<Plan>(asked, server),
         (Sabotage::ClaimEndedEarly, "PublishStatus") => {
@@ -170,6 +166,10 @@ pub(super) fn change_claims(asked: &mut Asked, change: impl Fn(&mut Value)) -> V
     change(&mut claims);
     asked.body["metadata"]["annotations"][CLAIMS] = json!(claims.to_string());
     Verdict::Changed
+}
+
+pub(super) fn set_epoch_back(claims: &mut Value) {
+    claims["epoch"] = json!(claims["epoch"].as_u64().unwrap_or(1).saturating_sub(1));
 }
 
 fn with_result(asked: &mut Asked, server: &ApiServer) -> Verdict {
