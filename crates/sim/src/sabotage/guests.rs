@@ -9,13 +9,11 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{Sabotage, Verdict, pretend_written, stored};
+use super::{Sabotage, Verdict, pretend_written};
 use crate::gate::Asked;
 
 const CONTROL_PLANE: &str = "cluster.x-k8s.io/control-plane";
 const LEAVES: &str = "drover.dev/leaves";
-const UPGRADE_TO: &str = "drover.dev/upgrade-to";
-const PROGRESS: &str = "drover.dev/progress";
 /// Who makes the mistakes that are no single request.
 const CULPRIT: &str = "operator-1";
 
@@ -54,17 +52,6 @@ pub(super) fn rewrite(
         (Sabotage::WorkersBegunEarly, "POST jobs") => {
             let version = &asked.body["spec"]["template"]["metadata"]["annotations"]["upgrade-version"];
             raise_workers(version, management);
-            Verdict::Pass
-        }
-        (Sabotage::LeftWorkersBegunEarly, "PATCH clusters")
-            if asked.body["metadata"]["annotations"][PROGRESS].is_string() =>
-        {
-            let cluster = stored(asked, management).unwrap_or_default();
-            raise_workers(&cluster["metadata"]["annotations"][UPGRADE_TO], management);
-            Verdict::Pass
-        }
-        (Sabotage::AllBegunAtOnce, "PATCH machinedeployments") => {
-            raise_workers(&asked.body["spec"]["template"]["spec"]["version"], management);
             Verdict::Pass
         }
         (Sabotage::AddonReplacesPods, _) if asked.body["spec"]["updateStrategy"]["type"] == "OnDelete" => {

@@ -210,10 +210,6 @@ sabotages! {
     AddonReplacesPods,
     /// An update that has failed begins once more by itself.
     FailedUpdateTriedAgain,
-    /// Workers of a Cluster that is left to an operator are raised when that is told where it stands.
-    LeftWorkersBegunEarly,
-    /// All Clusters that are left to an operator are raised with the first.
-    AllBegunAtOnce,
 }
 
 impl Sabotage {
